@@ -1,0 +1,1 @@
+//! (egress: under construction)

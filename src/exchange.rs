@@ -1,0 +1,47 @@
+//! The value that travels, and what comes back.
+
+use std::pin::Pin;
+use std::sync::Arc;
+
+use futures_util::Stream;
+use tokio::time::Instant;
+
+use crate::model::caller::Caller;
+use crate::model::tenant::Tenant;
+use crate::protocol::call::Call;
+use crate::protocol::call::Outcome;
+use crate::protocol::json::Json;
+
+/// One request with everything about it proven. Read-only: rooms return what they learn.
+pub struct Exchange {
+    /// Who asks.
+    pub caller: Arc<Caller>,
+    /// Of which tenant.
+    pub tenant: Arc<Tenant>,
+    /// What.
+    pub call: Call,
+    /// Until when, at the latest, it is worth answering.
+    pub deadline: Instant,
+}
+
+/// What a request is answered with. `E` is how an answer that has already begun may fail.
+pub enum Reply<E> {
+    /// A notification was taken: 202 and no body.
+    Accepted,
+    /// One answer.
+    Once(Outcome),
+    /// Notifications, then the answer.
+    Stream(Frames<E>),
+}
+
+/// Frames until, and with, the one [`Frame::End`]. Dropping it cancels the request.
+pub type Frames<E> = Pin<Box<dyn Stream<Item = Frame<E>> + Send>>;
+
+/// One step of an answer that may be a stream.
+pub enum Frame<E> {
+    /// A complete `notifications/progress` message for the client. A newer one replaces
+    /// one that was not yet written.
+    Progress(Json),
+    /// How it ended.
+    End(Result<Outcome, E>),
+}

@@ -1,0 +1,127 @@
+//! Every limit of the gateway, by name. `config` fills them; nothing else invents one.
+
+use std::time::Duration;
+
+/// The limits of one process. Sizes are bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Longest request head.
+    pub head_bytes: usize,
+    /// Longest request target.
+    pub target_bytes: usize,
+    /// Most header fields in a request.
+    pub header_fields: usize,
+    /// Time for a head to arrive, from its first byte or from the connection's start.
+    pub head_time: Duration,
+    /// Longest silence of a kept-alive connection.
+    pub idle_time: Duration,
+    /// Longest request body.
+    pub body_bytes: usize,
+    /// Time for a body to arrive.
+    pub body_time: Duration,
+    /// Slowest body that is still read, in bytes a second, counted after a grace of 5 s.
+    pub body_rate: usize,
+    /// Longest time that one write to a client may be blocked.
+    pub write_time: Duration,
+    /// Most connections on the public listener.
+    pub connections: usize,
+    /// Deepest JSON nesting.
+    pub json_depth: usize,
+    /// Longest JSON-RPC id, as text.
+    pub id_bytes: usize,
+    /// Entries of one page of a list.
+    pub page_size: usize,
+    /// Time without an answer after which a client that takes SSE gets SSE.
+    pub late_stream: Duration,
+    /// Silence after which a stream gets a comment.
+    pub keep_alive: Duration,
+    /// `ttlMs` of lists.
+    pub list_ttl: Duration,
+    /// Longest answer, or one SSE event, of a backend.
+    pub upstream_bytes: usize,
+    /// Most calls in flight to one backend.
+    pub upstream_calls: usize,
+    /// Time to connect to a backend.
+    pub connect_time: Duration,
+    /// Most pages of one list of a backend.
+    pub upstream_pages: usize,
+    /// Most tools of one backend.
+    pub upstream_tools: usize,
+    /// Time for one backend's whole list.
+    pub list_time: Duration,
+    /// Between two refreshes of a backend's catalog, where its ttl says nothing; jittered.
+    pub refresh_time: Duration,
+    /// How long a first request waits for a tenant's first catalog.
+    pub first_catalog_time: Duration,
+    /// Longest serialised tool description text.
+    pub description_bytes: usize,
+    /// Largest input schema of a tool.
+    pub schema_bytes: usize,
+    /// Most subschemas of a tool, references expanded.
+    pub subschemas: usize,
+    /// Instructions of a tenant and its backends together.
+    pub instructions_bytes: usize,
+    /// Verified tokens kept.
+    pub token_cache: usize,
+    /// Longest bearer token.
+    pub token_bytes: usize,
+    /// Largest document fetched from an issuer.
+    pub issuer_bytes: usize,
+    /// Most keys taken from one issuer.
+    pub issuer_keys: usize,
+    /// Time for one fetch from an issuer.
+    pub issuer_time: Duration,
+    /// Between two scheduled refreshes of an issuer's keys.
+    pub keys_refresh: Duration,
+    /// Least time between two fetches caused by unknown key ids.
+    pub keys_cooldown: Duration,
+    /// How long a draining process keeps accepting.
+    pub drain_accept: Duration,
+    /// When a draining process exits at the latest.
+    pub drain_total: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        let seconds = Duration::from_secs;
+        Self {
+            head_bytes: 64 << 10,
+            target_bytes: 8 << 10,
+            header_fields: 100,
+            head_time: seconds(10),
+            idle_time: seconds(75),
+            body_bytes: 4 << 20,
+            body_time: seconds(30),
+            body_rate: 1024,
+            write_time: seconds(30),
+            connections: 16_384,
+            json_depth: 64,
+            id_bytes: 256,
+            page_size: 500,
+            late_stream: seconds(20),
+            keep_alive: seconds(15),
+            list_ttl: seconds(60),
+            upstream_bytes: 4 << 20,
+            upstream_calls: 512,
+            connect_time: seconds(3),
+            upstream_pages: 100,
+            upstream_tools: 5_000,
+            list_time: seconds(20),
+            refresh_time: seconds(300),
+            first_catalog_time: seconds(5),
+            description_bytes: 8 << 10,
+            schema_bytes: 256 << 10,
+            subschemas: 10_000,
+            instructions_bytes: 16 << 10,
+            token_cache: 100_000,
+            token_bytes: 16 << 10,
+            issuer_bytes: 256 << 10,
+            issuer_keys: 100,
+            issuer_time: seconds(5),
+            keys_refresh: seconds(600),
+            keys_cooldown: seconds(30),
+            drain_accept: seconds(5),
+            drain_total: seconds(25),
+        }
+    }
+}

@@ -1,0 +1,9 @@
+//! The nouns of the gateway and its clock. Nothing here does IO.
+
+pub mod caller;
+pub mod clock;
+pub mod endpoint;
+pub mod limits;
+pub mod name;
+pub mod scope;
+pub mod tenant;

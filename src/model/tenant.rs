@@ -1,0 +1,125 @@
+//! Tenants and their backends, as configured.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use secrecy::SecretString;
+
+use crate::model::name::BackendName;
+use crate::model::name::TenantName;
+use crate::model::scope::Scopes;
+
+/// A customer: everything that belongs to it and to nobody else.
+#[derive(Clone, Debug)]
+pub struct Tenant {
+    /// Its slug.
+    pub name: TenantName,
+    /// Text for `server/discover`, before its backends' own.
+    pub instructions: Option<Arc<str>>,
+    /// What a 401 and `scopes_supported` name; where not given, the union of the `"*"` rules.
+    pub scopes_offered: Scopes,
+    /// Scope hierarchies, closed: a scope to everything it implies.
+    pub scope_implies: BTreeMap<Arc<str>, Scopes>,
+    /// Whether lists may be cached by shared caches. Only the file says so.
+    pub public_catalog: bool,
+    /// Its backends, in the file's order, which decides who owns a name.
+    pub backends: Vec<Arc<Backend>>,
+    /// Differs whenever anything in this value differs (secret values excluded).
+    pub digest: u64,
+}
+
+/// Where a tenant's tools live, as configured.
+#[derive(Clone, Debug)]
+pub struct Backend {
+    /// Its name.
+    pub name: BackendName,
+    /// What it is.
+    pub kind: BackendKind,
+    /// What its tools' and prompts' public names begin with. May be empty.
+    pub prefix: Arc<str>,
+    /// Total time of one call; never reset.
+    pub timeout: Duration,
+    /// Longest silence in one call; reset by increasing progress.
+    pub idle_timeout: Duration,
+    /// Scope rules, in the file's order.
+    pub scopes: Vec<ScopeRule>,
+    /// What we authenticate with upstream.
+    pub credential: Option<Credential>,
+}
+
+/// The kinds of backend.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BackendKind {
+    /// An MCP server over Streamable HTTP.
+    Mcp {
+        /// Its endpoint.
+        url: url::Url,
+    },
+    /// The built-in demonstration backend.
+    Demo,
+}
+
+/// One line of a backend's `scopes`: objects whose own name matches need these scopes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ScopeRule {
+    /// Which kind of object the rule speaks of; `None` is every kind.
+    pub kind: Option<ObjectKind>,
+    /// A glob over the backend's own names: `*` any run, `?` one character.
+    pub glob: Arc<str>,
+    /// What is needed.
+    pub needs: Scopes,
+}
+
+/// What a name names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ObjectKind {
+    /// A tool.
+    Tool,
+    /// A prompt.
+    Prompt,
+    /// A resource or a resource template.
+    Resource,
+}
+
+/// A credential for a backend. The value is reread when its source changes.
+#[derive(Clone, Debug)]
+pub struct Credential {
+    /// Where it goes.
+    pub place: CredentialPlace,
+    /// The secret's name in the tenant, for messages; the value is never shown.
+    pub secret: Arc<str>,
+    /// The value's live cell.
+    pub value: SecretCell,
+}
+
+/// Where a credential goes in an upstream request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CredentialPlace {
+    /// `Authorization: Bearer …`.
+    Bearer,
+    /// A header of this (lower-case) name.
+    Header(Arc<str>),
+}
+
+/// A secret whose value may change while it is in use; clones share it.
+#[derive(Clone, Default)]
+pub struct SecretCell(Arc<arc_swap::ArcSwapOption<SecretString>>);
+
+impl SecretCell {
+    /// The value now; `None` while its source cannot be read.
+    pub fn get(&self) -> Option<Arc<SecretString>> {
+        self.0.load_full()
+    }
+
+    /// Puts a new value in place.
+    pub fn set(&self, value: Option<SecretString>) {
+        self.0.store(value.map(Arc::new));
+    }
+}
+
+impl std::fmt::Debug for SecretCell {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("SecretCell(…)")
+    }
+}

@@ -1,0 +1,1 @@
+//! (router: under construction)

@@ -1,0 +1,1 @@
+//! Sealed handles and their keys.
