@@ -4,9 +4,11 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use futures_util::Stream;
+use futures_util::StreamExt;
 use tokio::time::Instant;
 
 use crate::model::caller::Caller;
+use crate::model::endpoint::Endpoint;
 use crate::model::tenant::Tenant;
 use crate::protocol::call::Call;
 use crate::protocol::call::Outcome;
@@ -16,6 +18,8 @@ use crate::protocol::json::Json;
 pub struct Exchange {
     /// Who asks.
     pub caller: Arc<Caller>,
+    /// Where.
+    pub endpoint: Arc<Endpoint>,
     /// Of which tenant.
     pub tenant: Arc<Tenant>,
     /// What.
@@ -32,6 +36,20 @@ pub enum Reply<E> {
     Once(Outcome),
     /// Notifications, then the answer.
     Stream(Frames<E>),
+}
+
+impl<E: 'static> Reply<E> {
+    /// The same reply for somebody who calls its failures otherwise.
+    pub fn map_err<F>(self, rename: impl Fn(E) -> F + Send + 'static) -> Reply<F> {
+        match self {
+            Self::Accepted => Reply::Accepted,
+            Self::Once(outcome) => Reply::Once(outcome),
+            Self::Stream(frames) => Reply::Stream(Box::pin(frames.map(move |frame| match frame {
+                Frame::Progress(json) => Frame::Progress(json),
+                Frame::End(end) => Frame::End(end.map_err(&rename)),
+            }))),
+        }
+    }
 }
 
 /// Frames until, and with, the one [`Frame::End`]. Dropping it cancels the request.

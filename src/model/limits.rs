@@ -41,6 +41,8 @@ pub struct Limits {
     pub upstream_bytes: usize,
     /// Most calls in flight to one backend.
     pub upstream_calls: usize,
+    /// Longest time that any call may take, whatever its backend's clocks say.
+    pub call_time: Duration,
     /// Time to connect to a backend.
     pub connect_time: Duration,
     /// Most pages of one list of a backend.
@@ -103,6 +105,7 @@ impl Default for Limits {
             list_ttl: seconds(60),
             upstream_bytes: 4 << 20,
             upstream_calls: 512,
+            call_time: seconds(600),
             connect_time: seconds(3),
             upstream_pages: 100,
             upstream_tools: 5_000,

@@ -29,6 +29,14 @@ pub struct Tenant {
     pub digest: u64,
 }
 
+impl Tenant {
+    /// Whether everybody who reaches its own endpoint sees the same lists, and it says that shared
+    /// caches may keep them.
+    pub fn is_public(&self) -> bool {
+        self.public_catalog && self.backends.iter().all(|backend| backend.scopes.is_empty())
+    }
+}
+
 /// Where a tenant's tools live, as configured.
 #[derive(Clone, Debug)]
 pub struct Backend {
