@@ -2,14 +2,25 @@
 
 use std::sync::Arc;
 
+use http::HeaderMap;
 use http::HeaderName;
 use http::HeaderValue;
 
+use crate::protocol::ProtocolError;
+use crate::protocol::headers;
+use crate::protocol::headers::Duty;
 use crate::protocol::json::Json;
 use crate::protocol::media::Accept;
+use crate::protocol::message::Request;
 use crate::protocol::message::RequestId;
+use crate::protocol::meta;
 use crate::protocol::meta::Meta;
+use crate::protocol::methods;
 use crate::protocol::methods::Method;
+use crate::protocol::version;
+
+#[cfg(test)]
+mod tests;
 
 /// One JSON-RPC request that passed the ladder up to step 15.
 #[derive(Clone, Debug)]
@@ -48,4 +59,31 @@ pub struct RpcError {
     pub message: String,
     /// Its data, verbatim.
     pub data: Option<Json>,
+}
+
+/// Steps 10 to 15, in this order: mirrors before what they mirror, the version before its meaning.
+///
+/// spec: streamable-http, Server Validation
+pub fn validate(request: Request, headers: &HeaderMap, accept: Accept) -> Result<Call, ProtocolError> {
+    let Request { id, method, params, meta } = request;
+    // A version of another type is step 14's to refuse.
+    let claimed = meta.as_ref().and_then(meta::version).and_then(|version| version.string());
+    let served = headers::version(headers, claimed.as_deref(), Duty::Required)?.unwrap_or_default();
+    if !version::is_served(served) {
+        return Err(ProtocolError::UnsupportedVersion { requested: served.to_owned() });
+    }
+    headers::method(headers, &method, Duty::Required)?;
+    let name = match methods::mirrored_member(&method) {
+        Some(member) => {
+            let name = params.as_ref().and_then(|params| params.member(member)?.string());
+            headers::name(headers, name.as_deref(), Duty::Required)?;
+            name.map(Arc::from)
+        }
+        None => None,
+    };
+    let meta = Meta::read(params.as_ref(), meta.as_ref())?;
+    let params = params.ok_or(ProtocolError::InvalidParams("`params` has to be an object with `_meta`"))?;
+    let method = Method::named(&method).ok_or(ProtocolError::MethodNotFound)?;
+    let mirrored = headers::mirrored(headers);
+    Ok(Call { id, method, name, params, meta, accept, mirrored })
 }

@@ -1,8 +1,191 @@
 //! Step 9: the era and the JSON-RPC envelope.
 
+use std::borrow::Cow;
+
+use http::HeaderMap;
+
+use crate::protocol::ProtocolError;
+use crate::protocol::era;
+use crate::protocol::headers;
+use crate::protocol::headers::Duty;
 use crate::protocol::json::Json;
+use crate::protocol::json::Kind;
+use crate::protocol::meta;
+use crate::protocol::methods;
+
+#[cfg(test)]
+mod tests;
+
+/// The members of the envelope. No other spelling of theirs may stand beside or instead of them.
+const ENVELOPE: [&str; 6] = ["jsonrpc", "id", "method", "params", "result", "error"];
+
+/// The members of `params` that are checked or rewritten, likewise.
+const PARAMS: [&str; 8] =
+    ["_meta", "name", "uri", "taskId", "arguments", "cursor", "requestState", "inputResponses"];
 
 /// A request id: a string or an integer of bounded length, kept as its JSON text so that it is
 /// echoed digit for digit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestId(Json);
+
+impl RequestId {
+    /// The id, if it is a string or an integer of at most `id_bytes` bytes of JSON text.
+    fn read(json: Json, id_bytes: usize) -> Option<Self> {
+        let fits = json.bytes().len() <= id_bytes;
+        (fits && (json.is_integer() || json.kind() == Kind::String)).then_some(Self(json))
+    }
+
+    /// The id as it was sent.
+    pub fn as_json(&self) -> &Json {
+        &self.0
+    }
+}
+
+/// A well-formed message of the modern era.
+#[derive(Clone, Debug)]
+pub enum Message {
+    /// Wants an answer.
+    Request(Request),
+    /// Wants none.
+    Notification(Notification),
+}
+
+/// A request, its envelope proven; its mirrors and params are not.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// The client's id.
+    pub id: RequestId,
+    /// The method, served or not.
+    pub method: String,
+    /// `params` as sent, of any type.
+    pub params: Option<Json>,
+    /// `params._meta` as sent, of any type.
+    pub(super) meta: Option<Json>,
+}
+
+/// A notification, its envelope proven.
+#[derive(Clone, Debug)]
+pub struct Notification {
+    /// The method.
+    pub method: String,
+    /// `params` as sent, of any type.
+    pub params: Option<Json>,
+    /// `params._meta` as sent, of any type.
+    pub(super) meta: Option<Json>,
+}
+
+impl Message {
+    /// Step 9. `id` is set as soon as one valid id was read, also where the message is then refused.
+    pub fn read(
+        json: &Json,
+        headers: &HeaderMap,
+        id_bytes: usize,
+        id: &mut Option<RequestId>,
+    ) -> Result<Self, ProtocolError> {
+        if !json.is_object() {
+            return Err(ProtocolError::InvalidRequest("a message is one JSON object; batches are not taken"));
+        }
+        let envelope = Envelope::read(json);
+        *id = envelope.id.clone().and_then(|id| RequestId::read(id, id_bytes));
+        let method = envelope.method.as_ref().and_then(Json::string);
+        let notification = method.is_some() && envelope.id.is_none();
+        era::check(headers, method.as_deref(), &envelope, notification)?;
+
+        let method = envelope.check(method)?;
+        let Envelope { params, meta, .. } = envelope;
+        if notification {
+            return Ok(Self::Notification(Notification { method, params, meta }));
+        }
+        let Some(id) = id.clone() else {
+            return Err(ProtocolError::InvalidRequest(
+                "`id` has to be a string or an integer of bounded length",
+            ));
+        };
+        Ok(Self::Request(Request { id, method, params, meta }))
+    }
+}
+
+impl Notification {
+    /// Mirrors are compared where they are sent, and none has to be.
+    pub fn check(&self, headers: &HeaderMap) -> Result<(), ProtocolError> {
+        let version = self.meta.as_ref().and_then(meta::version).and_then(|version| version.string());
+        headers::version(headers, version.as_deref(), Duty::Optional)?;
+        headers::method(headers, &self.method, Duty::Optional)?;
+        if let Some(member) = methods::mirrored_member(&self.method) {
+            let name = self.params.as_ref().and_then(|params| params.member(member)?.string());
+            headers::name(headers, name.as_deref(), Duty::Optional)?;
+        }
+        Ok(())
+    }
+}
+
+/// What a message and its params hold, each walked once.
+#[derive(Default)]
+pub(super) struct Envelope {
+    jsonrpc: Option<Json>,
+    id: Option<Json>,
+    method: Option<Json>,
+    pub(super) params: Option<Json>,
+    pub(super) meta: Option<Json>,
+    response: bool,
+    misspelt: bool,
+}
+
+impl Envelope {
+    fn read(json: &Json) -> Self {
+        let mut envelope = Self::default();
+        for (key, value) in json.members() {
+            match &*key {
+                "jsonrpc" => envelope.jsonrpc = Some(value),
+                "id" => envelope.id = Some(value),
+                "method" => envelope.method = Some(value),
+                "params" => envelope.read_params(value),
+                "result" | "error" => envelope.response = true,
+                // A key beyond ASCII is another key, to us as to every peer that compares keys as it
+                // should. For `params` that is its own answer: `_meta` is missing.
+                "param\u{17f}" => {}
+                other => envelope.misspelt |= misspells(other, &ENVELOPE),
+            }
+        }
+        envelope
+    }
+
+    fn read_params(&mut self, params: Json) {
+        for (key, value) in params.members() {
+            match &*key {
+                "_meta" => self.meta = Some(value),
+                other => self.misspelt |= misspells(other, &PARAMS),
+            }
+        }
+        self.params = Some(params);
+    }
+
+    /// The envelope's rules; the method, if it keeps them.
+    ///
+    /// spec: basic/index, Requests
+    fn check(&self, method: Option<String>) -> Result<String, ProtocolError> {
+        let refuse = |reason| Err(ProtocolError::InvalidRequest(reason));
+        if self.misspelt {
+            return refuse(
+                "a member of the message or its `params` is spelt in another case than the protocol's",
+            );
+        }
+        if self.jsonrpc.as_ref().is_none_or(|version| version.bytes() != "\"2.0\"") {
+            return refuse("`jsonrpc` has to be \"2.0\"");
+        }
+        if self.response {
+            return refuse("a request has neither `result` nor `error`, and responses are not taken");
+        }
+        method.ok_or(ProtocolError::InvalidRequest("`method` has to be a string"))
+    }
+}
+
+/// Whether `key` is one of `known` to a peer that ignores case, but not to us.
+pub(super) fn misspells(key: &str, known: &[&str]) -> bool {
+    // Two characters beyond ASCII fold into it: the long s and the Kelvin sign.
+    let folded = match key.is_ascii() {
+        true => Cow::Borrowed(key),
+        false => Cow::Owned(key.replace('\u{17f}', "s").replace('\u{212a}', "k")),
+    };
+    known.iter().any(|known| folded.eq_ignore_ascii_case(known) && key != *known)
+}

@@ -1,6 +1,30 @@
 //! Step 14: the `_meta` of a request.
 
+use crate::protocol::ProtocolError;
 use crate::protocol::json::Json;
+use crate::protocol::json::Kind;
+use crate::protocol::message::misspells;
+
+#[cfg(test)]
+mod tests;
+
+const VERSION: &str = "io.modelcontextprotocol/protocolVersion";
+const CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
+const CLIENT: &str = "io.modelcontextprotocol/clientInfo";
+const LOG_LEVEL: &str = "io.modelcontextprotocol/logLevel";
+const PROGRESS_TOKEN: &str = "progressToken";
+const TRACEPARENT: &str = "traceparent";
+const TRACESTATE: &str = "tracestate";
+const BAGGAGE: &str = "baggage";
+
+/// Every key that means something to us.
+const KNOWN: [&str; 8] =
+    [VERSION, CAPABILITIES, CLIENT, LOG_LEVEL, PROGRESS_TOKEN, TRACEPARENT, TRACESTATE, BAGGAGE];
+
+/// The levels of `logLevel`.
+///
+/// spec: server/utilities/logging, Log Levels
+const LEVELS: [&str; 8] = ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"];
 
 /// The checked `_meta` of a modern request.
 ///
@@ -15,4 +39,74 @@ pub struct Meta {
     pub traceparent: Option<String>,
     /// Members that mean nothing to us, relayed byte for byte: key text (unescaped) and value.
     pub unknown: Vec<(String, Json)>,
+}
+
+impl Meta {
+    /// The trace id in `traceparent`.
+    pub fn trace_id(&self) -> Option<&str> {
+        self.traceparent.as_deref().and_then(|parent| parent.split('-').nth(1))
+    }
+
+    /// Step 14: `params` and its `_meta` are objects, and what is required of `_meta` is there.
+    pub fn read(params: Option<&Json>, meta: Option<&Json>) -> Result<Self, ProtocolError> {
+        let refuse = |reason| ProtocolError::InvalidParams(reason);
+        if !params.is_some_and(Json::is_object) {
+            return Err(refuse("`params` has to be an object with `_meta`"));
+        }
+        let meta = meta.filter(|meta| meta.is_object());
+        let meta = meta.ok_or(refuse("`params._meta` has to be an object"))?;
+
+        let (mut version, mut capabilities, mut progress_token) = (None, None, None);
+        let (mut traceparent, mut unknown) = (None, Vec::new());
+        for (key, value) in meta.members() {
+            match &*key {
+                VERSION => version = Some(value),
+                CAPABILITIES => capabilities = Some(value),
+                PROGRESS_TOKEN if value.kind() == Kind::String || value.is_integer() => {
+                    progress_token = Some(value);
+                }
+                PROGRESS_TOKEN => return Err(refuse("`progressToken` has to be a string or an integer")),
+                LOG_LEVEL if value.string_ref().is_none_or(|level| !LEVELS.contains(&&*level)) => {
+                    return Err(refuse("`io.modelcontextprotocol/logLevel` is no log level"));
+                }
+                TRACEPARENT => traceparent = value.string().filter(|text| is_traceparent(text)),
+                LOG_LEVEL | CLIENT | TRACESTATE | BAGGAGE => {}
+                other if misspells(other, &KNOWN) => {
+                    return Err(refuse("a member of `_meta` is spelt in another case than the protocol's"));
+                }
+                _ => unknown.push((key.into_owned(), value)),
+            }
+        }
+        if version.is_none_or(|version| version.kind() != Kind::String) {
+            return Err(refuse("`_meta` needs `io.modelcontextprotocol/protocolVersion`, a string"));
+        }
+        let capabilities = capabilities
+            .filter(Json::is_object)
+            .ok_or(refuse("`_meta` needs `io.modelcontextprotocol/clientCapabilities`, an object"))?;
+        Ok(Self { capabilities, progress_token, traceparent, unknown })
+    }
+}
+
+/// The version that a `_meta` names, of any type.
+pub(super) fn version(meta: &Json) -> Option<Json> {
+    meta.member(VERSION)
+}
+
+/// Whether `text` is a trace parent whose trace may be continued.
+///
+/// spec: W3C Trace Context, 3.2
+fn is_traceparent(text: &str) -> bool {
+    let mut fields = text.split('-');
+    let mut hex = |length: usize| {
+        let field = fields.next()?;
+        let digits = field.bytes().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f'));
+        (digits && field.len() == length).then_some(field)
+    };
+    let (Some(version), Some(trace), Some(parent), Some(_flags)) = (hex(2), hex(32), hex(16), hex(2)) else {
+        return false;
+    };
+    let nonzero = |id: &str| id.bytes().any(|digit| digit != b'0');
+    // A later version may append fields; this one has exactly four.
+    let ends = version != "00" || fields.next().is_none();
+    version != "ff" && nonzero(trace) && nonzero(parent) && ends
 }
