@@ -1,0 +1,71 @@
+//! `[limits]`: every limit of `model::limits`, each with the range that makes sense.
+
+use crate::config::reader::At;
+use crate::model::limits::Limits;
+
+const KIB: u64 = 1 << 10;
+const MIB: u64 = 1 << 20;
+const SECOND: u64 = 1_000;
+const HOUR: u64 = 3_600 * SECOND;
+
+/// Writes the section's keys and its reader from one list, which the compiler checks to be all
+/// fields of [`Limits`].
+macro_rules! limits {
+    ($($field:ident: $kind:ident $least:expr, $most:expr;)*) => {
+        /// The keys of this section.
+        pub const NAMES: &[&str] = &[$(stringify!($field)),*];
+
+        /// Reads the section.
+        pub(crate) fn read(at: &At<'_>) -> Option<Limits> {
+            let fields = at.map(NAMES)?;
+            // Every field is read before any of them may end the reading: all problems at once.
+            $(let $field = fields.need(stringify!($field)).and_then(|at| at.$kind(&($least..=$most)));)*
+            let limits = Limits { $($field: $field?),* };
+            if limits.drain_accept >= limits.drain_total {
+                return fields.need("drain_accept")?.refuse("expected less than `limits.drain_total`");
+            }
+            Some(limits)
+        }
+    };
+}
+
+limits! {
+    head_bytes: size 4 * KIB, MIB;
+    target_bytes: size 256, 64 * KIB;
+    header_fields: count 16, 1_000;
+    head_time: duration 100, 300 * SECOND;
+    idle_time: duration SECOND, HOUR;
+    body_bytes: size KIB, 1024 * MIB;
+    body_time: duration 100, HOUR;
+    body_rate: size 1, 1024 * MIB;
+    write_time: duration 100, HOUR;
+    connections: count 1, 1_000_000;
+    json_depth: count 8, 1_000;
+    id_bytes: size 16, 4 * KIB;
+    page_size: count 1, 100_000;
+    late_stream: duration 10, HOUR;
+    keep_alive: duration 100, HOUR;
+    list_ttl: duration SECOND, 24 * HOUR;
+    upstream_bytes: size KIB, 1024 * MIB;
+    upstream_calls: count 1, 100_000;
+    call_time: duration 100, 24 * HOUR;
+    connect_time: duration 10, 300 * SECOND;
+    upstream_pages: count 1, 100_000;
+    upstream_tools: count 1, 1_000_000;
+    list_time: duration 100, HOUR;
+    refresh_time: duration SECOND, 24 * HOUR;
+    first_catalog_time: duration 10, 300 * SECOND;
+    description_bytes: size 16, MIB;
+    schema_bytes: size 256, 64 * MIB;
+    subschemas: count 1, 10_000_000;
+    instructions_bytes: size 16, MIB;
+    token_cache: count 1, 10_000_000;
+    token_bytes: size 256, MIB;
+    issuer_bytes: size KIB, 64 * MIB;
+    issuer_keys: count 1, 10_000;
+    issuer_time: duration 100, 300 * SECOND;
+    keys_refresh: duration SECOND, 24 * HOUR;
+    keys_cooldown: duration 100, 24 * HOUR;
+    drain_accept: duration 1, HOUR;
+    drain_total: duration 1, 24 * HOUR;
+}
