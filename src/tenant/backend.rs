@@ -1,0 +1,211 @@
+//! `backends`: where a tenant's tools live.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::HeaderName;
+use url::Url;
+
+use crate::config::public;
+use crate::config::reader::At;
+use crate::config::reader::Fields;
+use crate::model::name::BackendName;
+use crate::model::scope::Scopes;
+use crate::model::tenant::Backend;
+use crate::model::tenant::BackendKind;
+use crate::model::tenant::Credential;
+use crate::model::tenant::CredentialPlace;
+use crate::model::tenant::ObjectKind;
+use crate::model::tenant::ScopeRule;
+use crate::tenant::secret::Secret;
+
+/// The longest prefix, of the 64 characters that a public name may have.
+const PREFIX: usize = 32;
+
+const KEYS: [&str; 9] =
+    ["kind", "url", "era", "prefix", "uris", "timeout", "idle_timeout", "scopes", "credential"];
+
+/// Headers that are about the message, the connection or the protocol, not about who sends it.
+const RESERVED: [&str; 26] = [
+    "accept",
+    "accept-charset",
+    "accept-encoding",
+    "accept-language",
+    "baggage",
+    "connection",
+    "date",
+    "expect",
+    "forwarded",
+    "host",
+    "keep-alive",
+    "last-event-id",
+    "origin",
+    "proxy-authenticate",
+    "proxy-authorization",
+    "proxy-connection",
+    "range",
+    "te",
+    "traceparent",
+    "tracestate",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+    "user-agent",
+    "via",
+    "x-accel-buffering",
+];
+
+#[derive(Clone, Copy)]
+enum Kind {
+    Mcp,
+    Demo,
+    Planned,
+}
+
+/// Reads one backend of a tenant whose secrets are `secrets`.
+pub(super) fn read(name: &str, at: &At<'_>, secrets: &[Secret], declared: &[&str]) -> Option<Backend> {
+    let parsed = match BackendName::new(name) {
+        Ok(name) => Some(name),
+        Err(error) => at.refuse(error.to_string()),
+    };
+    let fields = at.map(&KEYS)?;
+    let kind = kind(&fields);
+    let prefix = match fields.get("prefix") {
+        Some(at) => prefix(&at),
+        None => Some(format!("{name}_").into()),
+    };
+    // Checked already, for the day when they matter.
+    fields.get("era").and_then(|at| at.word(&[("auto", ()), ("modern", ()), ("legacy", ())]));
+    fields.get("uris").and_then(|at| at.word(&[("keep", ()), ("prefixed", ())]));
+    let timeout = duration(&fields, "timeout", 60);
+    let idle_timeout = duration(&fields, "idle_timeout", 30);
+    let rules = fields.get("scopes").map_or_else(Vec::new, |at| at.entries());
+    let scopes = rules.iter().filter_map(|(glob, at)| rule(glob, at)).collect();
+    let credential = fields.get("credential").map(|at| credential(&at, secrets, declared));
+    Some(Backend {
+        name: parsed?,
+        kind: kind?,
+        prefix: prefix?,
+        timeout: timeout?,
+        idle_timeout: idle_timeout?,
+        scopes,
+        credential: match credential {
+            Some(credential) => Some(credential?),
+            None => None,
+        },
+    })
+}
+
+fn kind(fields: &Fields<'_>) -> Option<BackendKind> {
+    let at = fields.need("kind")?;
+    let words =
+        [("mcp", Kind::Mcp), ("demo", Kind::Demo), ("stdio", Kind::Planned), ("openapi", Kind::Planned)];
+    match at.word(&words)? {
+        Kind::Mcp => fields.need("url").and_then(|at| target(&at)).map(|url| BackendKind::Mcp { url }),
+        Kind::Demo => {
+            for key in ["url", "era", "credential"] {
+                if let Some(at) = fields.get(key) {
+                    at.refuse::<()>("a backend of kind `demo` has none");
+                }
+            }
+            Some(BackendKind::Demo)
+        }
+        Kind::Planned => {
+            at.refuse_hint("backends of this kind are not supported yet", "`mcp` and `demo` are")
+        }
+    }
+}
+
+fn target(at: &At<'_>) -> Option<Url> {
+    public::link(at).map(|(_, url)| url)
+}
+
+fn prefix(at: &At<'_>) -> Option<Arc<str>> {
+    let text = at.text()?;
+    let legal = |b: u8| b.is_ascii_alphanumeric() || b"_.-".contains(&b);
+    if text.len() > PREFIX || !text.bytes().all(legal) {
+        let expected = format!("expected at most {PREFIX} of `A-Z`, `a-z`, `0-9`, `_`, `.` and `-`");
+        return at.refuse(format!("found `{text}`, {expected}"));
+    }
+    Some(text.into())
+}
+
+fn duration(fields: &Fields<'_>, key: &str, default: u64) -> Option<Duration> {
+    fields.get(key).map_or(Some(Duration::from_secs(default)), |at| at.duration(&(100..=24 * 3_600_000)))
+}
+
+/// One scope rule: `"*"`, `"tool:delete_*"`, `"prompt:…"`, `"resource:…"` or a bare glob.
+fn rule(key: &str, at: &At<'_>) -> Option<ScopeRule> {
+    let needs = scopes(at);
+    let (kind, glob) = match key.split_once(':') {
+        Some(("tool", glob)) => (Some(ObjectKind::Tool), glob),
+        Some(("prompt", glob)) => (Some(ObjectKind::Prompt), glob),
+        Some(("resource", glob)) => (Some(ObjectKind::Resource), glob),
+        // Taken as a glob it would match nothing, and nothing would be guarded by it.
+        Some((word, rest)) if !rest.starts_with("//") && word.bytes().all(|b| b.is_ascii_alphabetic()) => {
+            let hint = "kinds are `tool:`, `prompt:` and `resource:`; a key without one means all of them";
+            return at.refuse_hint(format!("`{word}` is no kind of object"), hint);
+        }
+        _ => (None, key),
+    };
+    if glob.is_empty() {
+        return at.refuse_hint("the pattern is empty", "`*` matches everything");
+    }
+    Some(ScopeRule { kind, glob: glob.into(), needs: needs? })
+}
+
+/// A list of scopes.
+pub(super) fn scopes(at: &At<'_>) -> Option<Scopes> {
+    let items = at.list();
+    let good: Vec<&str> = items.iter().filter_map(scope).collect();
+    (good.len() == items.len()).then(|| good.into_iter().collect())
+}
+
+/// One scope.
+// spec: RFC 6749, section 3.3
+fn scope<'a>(at: &At<'a>) -> Option<&'a str> {
+    let text = at.filled()?;
+    is_scope(text).then_some(text).or_else(|| at.refuse(format!("found `{text}`, which is no OAuth scope")))
+}
+
+/// Whether `text` can be an OAuth scope.
+pub(super) fn is_scope(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|b| b.is_ascii_graphic() && b != b'"' && b != b'\\')
+}
+
+/// A credential; `declared` are the secrets' names, also of those that could not be read.
+fn credential(at: &At<'_>, secrets: &[Secret], declared: &[&str]) -> Option<Credential> {
+    let fields = at.map(&["kind", "secret", "name"])?;
+    let named = fields.need("secret").and_then(|at| {
+        let name = at.filled()?;
+        if !declared.contains(&name) {
+            return at
+                .refuse_hint(format!("the tenant has no secret `{name}`"), "declare it under `secrets`");
+        }
+        secrets.iter().find(|secret| secret.name == name)
+    });
+    let place = match fields.need("kind")?.word(&[("bearer", false), ("header", true)])? {
+        true => CredentialPlace::Header(fields.need("name").and_then(|at| header(&at))?),
+        false => {
+            if let Some(at) = fields.get("name") {
+                at.refuse::<()>("a credential of kind `bearer` has none");
+            }
+            CredentialPlace::Bearer
+        }
+    };
+    let secret = named?;
+    Some(Credential { place, secret: secret.name.as_str().into(), value: secret.cell.clone() })
+}
+
+fn header(at: &At<'_>) -> Option<Arc<str>> {
+    let text = at.filled()?;
+    let Ok(name) = HeaderName::from_bytes(text.as_bytes()) else {
+        return at.refuse(format!("`{text}` is no header name"));
+    };
+    let name = name.as_str();
+    let owned = ["content-", "mcp-", "x-forwarded-", "sec-", "access-control-"];
+    if RESERVED.contains(&name) || owned.iter().any(|prefix| name.starts_with(prefix)) {
+        return at.refuse(format!("`{text}` cannot carry a credential"));
+    }
+    Some(name.into())
+}

@@ -1,0 +1,150 @@
+//! Secrets of tenants: where their values come from, and how they follow their sources.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+
+use http::HeaderValue;
+use secrecy::ExposeSecret;
+use secrecy::SecretString;
+
+use crate::config::reader::At;
+use crate::config::secret;
+use crate::config::secret::SecretError;
+use crate::model::name::TenantName;
+use crate::model::tenant::SecretCell;
+use crate::tenant::source::Environment;
+
+/// Every secret of every tenant.
+#[derive(Clone, Debug, Default)]
+pub struct Secrets(HashMap<TenantName, Vec<Secret>>);
+
+/// One secret of one tenant.
+#[derive(Clone, Debug)]
+pub struct Secret {
+    /// Its name in the tenant.
+    pub name: String,
+    /// Where its value comes from.
+    pub origin: Origin,
+    /// Where the value is used from.
+    pub cell: SecretCell,
+    /// Whether the last reading failed, which is logged once.
+    pub stale: bool,
+}
+
+/// Where a secret's value comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// The content of a file.
+    File(PathBuf),
+    /// An environment variable.
+    Variable(String),
+}
+
+/// Why a secret has no value.
+#[derive(Debug, thiserror::Error)]
+pub enum OriginError {
+    /// The file.
+    #[error("the file {0}")]
+    File(#[from] SecretError),
+    /// The variable.
+    #[error("the variable is not set")]
+    Unset,
+    /// The value.
+    #[error("the value cannot be sent in a header")]
+    NotAHeader,
+}
+
+impl Origin {
+    fn read(&self, env: &Environment) -> Result<SecretString, OriginError> {
+        let value = match self {
+            Self::File(path) => SecretString::from(secret::read(path)?.as_str()),
+            Self::Variable(name) => SecretString::from(env(name).ok_or(OriginError::Unset)?),
+        };
+        let text = value.expose_secret();
+        let sendable = HeaderValue::from_str(text).is_ok() && text.trim() == text && !text.is_empty();
+        if sendable && text.is_ascii() { Ok(value) } else { Err(OriginError::NotAHeader) }
+    }
+}
+
+impl Secrets {
+    /// Adds the secrets of a tenant.
+    pub fn add(&mut self, tenant: &TenantName, secrets: Vec<Secret>) {
+        if !secrets.is_empty() {
+            self.0.insert(tenant.clone(), secrets);
+        }
+    }
+
+    /// The cell of a secret that is known already and comes from the same place: whoever holds it
+    /// keeps seeing its value, and a secret that moves never reaches those who hold the old one.
+    fn cell(&self, tenant: &TenantName, name: &str, origin: &Origin) -> Option<SecretCell> {
+        let same = |secret: &&Secret| secret.name == name && secret.origin == *origin;
+        self.0.get(tenant)?.iter().find(same).map(|secret| secret.cell.clone())
+    }
+
+    /// Reads every value again. One that cannot be read stays what it was.
+    pub fn reread(&mut self, env: &Environment) {
+        let all =
+            self.0.iter_mut().flat_map(|(tenant, secrets)| secrets.iter_mut().map(move |s| (tenant, s)));
+        for (tenant, secret) in all {
+            let (tenant, name) = (tenant.as_str(), secret.name.as_str());
+            match secret.origin.read(env) {
+                Ok(value) => {
+                    let old = secret.cell.get();
+                    if old.as_ref().is_none_or(|old| old.expose_secret() != value.expose_secret()) {
+                        secret.cell.set(Some(value));
+                        tracing::info!(tenant, secret = name, "a secret has a new value");
+                    }
+                    secret.stale = false;
+                }
+                Err(error) if !secret.stale => {
+                    tracing::warn!(tenant, secret = name, %error, "a secret cannot be read again and keeps its value");
+                    secret.stale = true;
+                }
+                Err(_) => {}
+            }
+        }
+    }
+
+    /// The files that hold values.
+    pub fn files(&self) -> impl Iterator<Item = &PathBuf> {
+        self.0.values().flatten().filter_map(|secret| match &secret.origin {
+            Origin::File(path) => Some(path),
+            Origin::Variable(_) => None,
+        })
+    }
+}
+
+/// Reads one entry of a tenant's `secrets`.
+pub(super) fn read(
+    tenant: &TenantName,
+    name: &str,
+    at: &At<'_>,
+    env: &Environment,
+    known: &Secrets,
+) -> Option<Secret> {
+    let legal = |b: u8| b.is_ascii_alphanumeric() || b"-_.".contains(&b);
+    if name.is_empty() || name.len() > 64 || !name.bytes().all(legal) {
+        at.refuse::<()>("a secret's name is 1 to 64 of `A-Z`, `a-z`, `0-9`, `-`, `_` and `.`");
+    }
+    let fields = at.map(&["file", "env"])?;
+    let (place, origin) = match (fields.get("file"), fields.get("env")) {
+        (Some(file), None) => (file.clone(), Origin::File(file.path()?)),
+        (None, Some(env)) => (env.clone(), Origin::Variable(env.filled()?.to_owned())),
+        _ => {
+            return at
+                .refuse_hint("expected either `file` or `env`", "a value is never written into this file");
+        }
+    };
+    let cell = match known.cell(tenant, name, &origin) {
+        Some(cell) => cell,
+        None => {
+            let cell = SecretCell::default();
+            match origin.read(env) {
+                Ok(value) => cell.set(Some(value)),
+                Err(error) => return place.refuse(error.to_string()),
+            }
+            cell
+        }
+    };
+    Some(Secret { name: name.to_owned(), origin, cell, stale: false })
+}

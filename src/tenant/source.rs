@@ -1,0 +1,230 @@
+//! The tenants of a running process: read from their file, and read again whenever it changes.
+
+use std::hash::DefaultHasher;
+use std::hash::Hash;
+use std::hash::Hasher;
+use std::io;
+use std::path::Path;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::sync::PoisonError;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering;
+
+use arc_swap::ArcSwap;
+use tokio::sync::watch;
+
+use crate::config::Settings;
+use crate::config::public::PublicUrls;
+use crate::config::report::Problem;
+use crate::config::report::Report;
+use crate::tenant::file::Loaded;
+use crate::tenant::file::Loader;
+use crate::tenant::index::Directory;
+use crate::tenant::secret::Secrets;
+
+/// Looks up an environment variable.
+pub type Environment = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
+
+/// The longest tenants file that is read.
+const LONGEST: u64 = 64 << 20;
+
+/// Where tenants come from.
+#[derive(Clone)]
+pub struct Sources {
+    /// The URLs that the deployment is reached under.
+    pub public: PublicUrls,
+    /// A tenants file's text that lies under the file.
+    pub built_in: Option<String>,
+    /// The tenants file.
+    pub file: Option<PathBuf>,
+    /// Where `{env: NAME}` secrets are.
+    pub env: Environment,
+}
+
+/// The tenants of this process, always the last good ones.
+pub struct Tenants {
+    sources: Sources,
+    current: ArcSwap<Directory>,
+    failures: AtomicU64,
+    changes: watch::Sender<()>,
+    /// What the next reload needs; held while one runs, so that they never overlap.
+    state: Mutex<State>,
+}
+
+struct State {
+    /// Of the file's bytes that were read last, good or not.
+    seen: u64,
+    secrets: Secrets,
+    /// Why it was not good, if it was not.
+    refused: Option<Report>,
+}
+
+/// What a reload found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reload {
+    /// The file is what it was, good or not. Secrets were read again.
+    Unchanged,
+    /// New tenants are in place.
+    Swapped,
+    /// The file is broken; nothing changed.
+    Refused,
+}
+
+impl Sources {
+    /// The sources that `settings` name, with the process's environment.
+    pub fn of(settings: &Settings) -> Self {
+        Self {
+            public: settings.public_urls(),
+            built_in: None,
+            file: settings.tenants.clone(),
+            env: Arc::new(|name| std::env::var(name).ok()),
+        }
+    }
+
+    /// Reads everything. Secrets that are `known` stay what they are.
+    pub fn load(&self, known: &Secrets) -> Result<Loaded, Report> {
+        self.parse(self.text(), known)
+    }
+
+    fn text(&self) -> Option<io::Result<String>> {
+        self.file.as_deref().map(read)
+    }
+
+    fn parse(&self, text: Option<io::Result<String>>, known: &Secrets) -> Result<Loaded, Report> {
+        let mut loader = Loader::new(&self.public, &self.env, known);
+        if let Some(built_in) = &self.built_in {
+            loader.layer(built_in, "built-in tenants");
+        }
+        if let (Some(path), Some(text)) = (&self.file, text) {
+            let source = path.display().to_string();
+            match text {
+                Ok(text) => loader.layer(&text, &source),
+                Err(error) => loader.unreadable(&source, &error),
+            }
+        }
+        loader.finish()
+    }
+}
+
+impl Tenants {
+    /// Reads the tenants, or says everything that is wrong with them.
+    pub fn open(sources: Sources) -> Result<Self, Report> {
+        let text = sources.text();
+        let seen = hash(text.as_ref());
+        let mut loaded = sources.parse(text, &Secrets::default())?;
+        log_warnings(&loaded.warnings);
+        let secrets = std::mem::take(&mut loaded.secrets);
+        let directory = Directory::build(&sources.public, loaded, 1);
+        Ok(Self {
+            sources,
+            current: ArcSwap::from_pointee(directory),
+            failures: AtomicU64::new(0),
+            changes: watch::Sender::new(()),
+            state: Mutex::new(State { seen, secrets, refused: None }),
+        })
+    }
+
+    /// The directory now.
+    pub fn current(&self) -> Arc<Directory> {
+        self.current.load_full()
+    }
+
+    /// Tells about each new directory, once it is in place.
+    pub fn changes(&self) -> watch::Receiver<()> {
+        self.changes.subscribe()
+    }
+
+    /// How often a changed file was refused since the start.
+    pub fn failures(&self) -> u64 {
+        self.failures.load(Ordering::Relaxed)
+    }
+
+    /// Reads everything again, and swaps the directory if the file says something new that loads.
+    /// Blocks on files.
+    pub fn reload(&self) -> Reload {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.secrets.reread(&self.sources.env);
+        let text = self.sources.text();
+        let seen = hash(text.as_ref());
+        if std::mem::replace(&mut state.seen, seen) == seen && state.refused.is_none() {
+            return Reload::Unchanged;
+        }
+        match self.sources.parse(text, &state.secrets) {
+            Ok(loaded) => {
+                self.install(loaded, &mut state);
+                Reload::Swapped
+            }
+            Err(report) if state.refused.as_ref() == Some(&report) => Reload::Unchanged,
+            Err(report) => {
+                self.failures.fetch_add(1, Ordering::Relaxed);
+                tracing::error!("the tenants stay what they were, since their file does not load:\n{report}");
+                state.refused = Some(report);
+                Reload::Refused
+            }
+        }
+    }
+
+    /// Whether the file as it is now does not load.
+    pub fn is_refused(&self) -> bool {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).refused.is_some()
+    }
+
+    /// The directories that hold what is watched. A file may be replaced by a rename, its own or
+    /// that of a link on the way to it, which is seen in its directory alone.
+    pub(super) fn directories(&self) -> Vec<PathBuf> {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let files = self.sources.file.iter().chain(state.secrets.files());
+        let mut directories: Vec<PathBuf> = files.filter_map(|file| directory(file)).collect();
+        directories.sort();
+        directories.dedup();
+        directories
+    }
+
+    fn install(&self, mut loaded: Loaded, state: &mut State) {
+        log_warnings(&loaded.warnings);
+        state.secrets = std::mem::take(&mut loaded.secrets);
+        state.refused = None;
+        let old = self.current.load();
+        for entry in &mut loaded.tenants {
+            // The same value, so that whatever was compiled for it is still for it.
+            let same = old.tenant(&entry.tenant.name).filter(|tenant| tenant.digest == entry.tenant.digest);
+            entry.tenant = same.unwrap_or_else(|| Arc::clone(&entry.tenant));
+        }
+        let tenants = loaded.tenants.len();
+        let directory = Directory::build(&self.sources.public, loaded, old.revision() + 1);
+        self.current.store(Arc::new(directory));
+        self.changes.send_replace(());
+        tracing::info!(tenants, "the tenants were read again");
+    }
+}
+
+fn directory(file: &Path) -> Option<PathBuf> {
+    let parent = file.parent()?;
+    Some(if parent.as_os_str().is_empty() { PathBuf::from(".") } else { parent.to_owned() })
+}
+
+fn read(path: &Path) -> io::Result<String> {
+    let file = std::fs::metadata(path)?;
+    if !file.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
+    }
+    if file.len() > LONGEST {
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, "longer than 64MiB"));
+    }
+    std::fs::read_to_string(path)
+}
+
+/// Of the content, or of the reason why there is none: each is told once.
+fn hash(text: Option<&io::Result<String>>) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    text.map(|text| text.as_ref().map_err(io::Error::kind)).hash(&mut hasher);
+    hasher.finish()
+}
+
+fn log_warnings(warnings: &[Problem]) {
+    for warning in warnings {
+        tracing::warn!("{warning}");
+    }
+}
