@@ -1,1 +1,65 @@
-//! (policy: under construction)
+//! Who may do what: one decision, used by lists and calls alike.
+//!
+//! What an object needs is worked out once, when a catalog is built ([`scope::needed`]);
+//! [`decide`] then only compares sets.
+
+pub mod glob;
+pub mod scope;
+#[cfg(test)]
+mod tests;
+
+use crate::model::caller::Caller;
+use crate::model::name::BackendName;
+use crate::model::scope::Scopes;
+use crate::model::tenant::ObjectKind;
+use crate::model::tenant::Tenant;
+
+/// What a caller wants to do with an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// See it in a list.
+    List,
+    /// Call it.
+    Call,
+}
+
+/// The object that is decided about, under its backend's own name.
+#[derive(Clone, Copy, Debug)]
+pub struct Target<'a> {
+    /// Whose object it is.
+    pub backend: &'a BackendName,
+    /// What it is.
+    pub kind: ObjectKind,
+    /// The backend's own name for it.
+    pub own_name: &'a str,
+    /// What it needs: [`scope::needed`] of the other three.
+    pub needs: &'a Scopes,
+}
+
+/// What was decided.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// Go ahead.
+    Allow,
+    /// Only with all of these scopes, of which the caller may hold some.
+    NeedsScopes(Scopes),
+    /// For this caller it does not exist.
+    Hidden,
+}
+
+/// Decides whether `caller` may do `operation` to `target` in `tenant`.
+///
+/// Lists show what is allowed, and nothing else. It reads of the caller the tenant and the
+/// scopes: whoever caches by caller must have both in the key.
+pub fn decide(caller: &Caller, tenant: &Tenant, operation: Operation, target: &Target<'_>) -> Decision {
+    // The pipeline never asks across tenants; if it ever did, nothing would be there.
+    if caller.tenant != tenant.name {
+        return Decision::Hidden;
+    }
+    match operation {
+        Operation::List | Operation::Call if scope::holds_all(caller, tenant, target.needs) => {
+            Decision::Allow
+        }
+        Operation::List | Operation::Call => Decision::NeedsScopes(target.needs.clone()),
+    }
+}
