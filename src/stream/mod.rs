@@ -1,1 +1,5 @@
-//! (stream: under construction)
+//! Bytes in and out over time: bodies that are read, answers that are streams.
+
+pub mod body;
+pub mod relay;
+pub mod sse;
