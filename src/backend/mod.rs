@@ -1,1 +1,165 @@
-//! (backend: under construction)
+//! Where a tenant's tools live, and how they are asked.
+//!
+//! A [`Backend`] lists what it has and answers calls. An answer that a backend gave, its own
+//! JSON-RPC errors included, is an [`Outcome`](crate::protocol::call::Outcome); a [`BackendError`]
+//! is only for not getting one. [`mcp`] speaks to MCP servers, [`demo`] is built in.
+
+pub mod clock;
+mod credential;
+pub mod demo;
+pub mod mcp;
+
+use std::sync::Arc;
+
+use http::HeaderName;
+use http::HeaderValue;
+use tokio::time::Instant;
+
+use crate::backend::clock::Clock;
+use crate::egress::Egress;
+use crate::egress::error::EgressError;
+use crate::exchange::Frames;
+use crate::model::limits::Limits;
+use crate::model::name::TenantName;
+use crate::model::tenant;
+use crate::model::tenant::BackendKind;
+use crate::protocol::json::Json;
+use crate::protocol::meta::Meta;
+
+/// One backend of one tenant, as it is asked. Shared in an `Arc`.
+pub enum Backend {
+    /// An MCP server over Streamable HTTP.
+    Mcp(mcp::Mcp),
+    /// The built-in demonstration tools.
+    Demo(demo::Demo),
+}
+
+/// Everything that a backend lists.
+#[derive(Clone, Debug, Default)]
+pub struct ToolListing {
+    /// Each tool as the backend sent it, byte for byte; nothing about it is checked.
+    pub tools: Vec<Json>,
+    /// The shortest `ttlMs` of its pages, if any page had one.
+    pub ttl_ms: Option<u64>,
+    /// The backend's `instructions`, if it has any.
+    pub instructions: Option<String>,
+    /// Why `tools` is not everything, if it is not.
+    pub truncated: Option<&'static str>,
+}
+
+/// One `tools/call`, already routed to this backend.
+#[derive(Clone, Debug)]
+pub struct ToolCall {
+    /// The backend's own name of the tool.
+    pub name: Arc<str>,
+    /// The client's `params`, an object.
+    pub params: Json,
+    /// The client's checked `_meta`.
+    pub meta: Meta,
+    /// `Mcp-Param-*`, minted from `params` and the backend's own schema.
+    pub param_headers: Vec<(HeaderName, HeaderValue)>,
+    /// When the answer is worth nothing any more.
+    pub deadline: Instant,
+}
+
+/// Why there is no answer from a backend. `Display` is what the caller may read: it names no URL,
+/// no address and nothing that the backend said.
+#[derive(Debug, thiserror::Error)]
+pub enum BackendError {
+    /// No connection; nothing was sent.
+    #[error("the backend cannot be reached")]
+    Unreachable(#[source] EgressError),
+    /// One of the clocks ran out.
+    #[error("the backend did not answer in time: {clock}")]
+    TimedOut {
+        /// Which clock it was.
+        clock: Clock,
+        /// Whether the request may have reached the backend.
+        sent: bool,
+    },
+    /// The backend refused our credential, or asks for one.
+    #[error("the backend refuses the gateway's credential")]
+    Unauthorized,
+    /// The connection was lost after the request was sent: the outcome is unknown.
+    #[error("the connection to the backend was lost before it answered")]
+    Broken(#[source] EgressError),
+    /// It answered with something that is no MCP answer.
+    #[error("the backend gave no valid answer: {0}")]
+    Invalid(&'static str),
+    /// It asks the user for more input.
+    #[error("the backend asks for more input (`input_required`), which this gateway does not relay yet")]
+    InputRequired,
+    /// It found our mirror headers wrong (-32020): its schema has changed since the catalog was
+    /// built. The call was refused unseen; refresh the catalog, then try once more.
+    #[error("the backend's tool has changed since it was listed")]
+    Stale,
+    /// As many calls are in flight to it as are allowed.
+    #[error("too many calls to this backend are in progress")]
+    Busy,
+    /// The secret that it needs cannot be read, or is no header value.
+    #[error("the gateway's credential for the backend cannot be read")]
+    CredentialMissing,
+}
+
+impl BackendError {
+    /// Reads the outbound client's error.
+    fn from_egress(error: EgressError) -> Self {
+        match error {
+            EgressError::ConnectTime { .. } => Self::TimedOut { clock: Clock::Connect, sent: false },
+            error if error.was_sent() => Self::Broken(error),
+            error => Self::Unreachable(error),
+        }
+    }
+
+    /// Whether the backend may have acted on the request: only then is it wrong to try again.
+    pub fn sent(&self) -> bool {
+        match self {
+            Self::TimedOut { sent, .. } => *sent,
+            Self::Broken(_) | Self::Invalid(_) | Self::InputRequired => true,
+            Self::Unreachable(_)
+            | Self::Unauthorized
+            | Self::Stale
+            | Self::Busy
+            | Self::CredentialMissing => false,
+        }
+    }
+}
+
+impl Backend {
+    /// The backend that `config` describes, for the tenant that it belongs to.
+    pub fn new(
+        config: Arc<tenant::Backend>,
+        tenant: TenantName,
+        egress: Egress,
+        limits: Arc<Limits>,
+    ) -> Self {
+        match &config.kind {
+            BackendKind::Mcp { url } => Self::Mcp(mcp::Mcp::new(url, config.clone(), tenant, egress, limits)),
+            BackendKind::Demo => Self::Demo(demo::Demo::new(config)),
+        }
+    }
+
+    /// All tools, page by page, within the limits.
+    ///
+    /// # Cancel safety
+    /// Dropping the future closes its connections.
+    pub async fn list_tools(&self) -> Result<ToolListing, BackendError> {
+        match self {
+            Self::Mcp(backend) => backend.list_tools().await,
+            Self::Demo(backend) => backend.list_tools(),
+        }
+    }
+
+    /// Begins a call. What fails before anything could be sent is an `Err` here, everything later
+    /// the stream's one [`Frame::End`](crate::exchange::Frame::End). Nothing is sent before the
+    /// stream is polled.
+    ///
+    /// # Cancel safety
+    /// Dropping the stream closes the connection, which tells the backend to stop.
+    pub async fn call_tool(&self, call: ToolCall) -> Result<Frames<BackendError>, BackendError> {
+        match self {
+            Self::Mcp(backend) => backend.call_tool(call),
+            Self::Demo(backend) => backend.call_tool(call),
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! Judges the messages that a backend answers with.
+//!
+//! A message is the one response to our one request, a notification, or a reason to hang up. What a
+//! result or an error says is relayed as it came, except for what is ours to say on this leg.
+
+use crate::backend::BackendError;
+use crate::backend::mcp::progress::Progress;
+use crate::protocol::call::Outcome;
+use crate::protocol::call::RpcError;
+use crate::protocol::code;
+use crate::protocol::json::Json;
+use crate::protocol::json::compose::Object;
+
+const SERVER_INFO_KEY: &str = "io.modelcontextprotocol/serverInfo";
+const UPSTREAM_INFO_KEY: &str = "dev.fondaco/upstreamServerInfo";
+const UPSTREAM_CODE_KEY: &str = "upstreamCode";
+
+/// Longest `message` of an error that is relayed, in bytes.
+const MESSAGE_BYTES: usize = 4 << 10;
+
+/// What one message means for the call.
+pub(super) enum Heard {
+    /// Nothing: it is dropped.
+    Nothing,
+    /// A progress notification, rewritten for the client.
+    Progress(Json),
+    /// The response.
+    Final(Outcome),
+}
+
+/// Judges the messages that answer one request.
+pub(super) struct Judge {
+    id: u64,
+    progress: Option<Progress>,
+}
+
+/// What may lie in one message.
+#[derive(Default)]
+struct Envelope {
+    jsonrpc: Option<Json>,
+    id: Option<Json>,
+    method: Option<Json>,
+    params: Option<Json>,
+    result: Option<Json>,
+    error: Option<Json>,
+}
+
+/// Who we are, as `clientInfo` upstream and as `serverInfo` downstream.
+pub(in crate::backend) fn our_info() -> Json {
+    Object::new().put_str("name", "fondaco").put_str("version", env!("CARGO_PKG_VERSION")).finish()
+}
+
+impl Judge {
+    /// Of the request with the id `id`, whose client wants progress under `token`, if any.
+    pub(super) fn new(id: u64, token: Option<Json>) -> Self {
+        Self { id, progress: token.map(|token| Progress::new(id, token)) }
+    }
+
+    /// Judges one message. After an `Err` or a [`Heard::Final`] nothing more may be read.
+    ///
+    /// spec: basic/index, Messages; streamable-http, Receiving Messages
+    pub(super) fn hear(&mut self, message: &Json) -> Result<Heard, BackendError> {
+        let envelope = Envelope::of(message)?;
+        if let Some(method) = &envelope.method {
+            return self.notification(method, &envelope);
+        }
+        let outcome = match (&envelope.result, &envelope.error) {
+            (Some(result), None) => {
+                self.expect_id(&envelope)?;
+                Outcome::Result(complete(result)?)
+            }
+            (None, Some(error)) => {
+                // The one error without an id is that of a request whose id could not be read.
+                if envelope.id.as_ref().is_some_and(|id| *id != Json::null()) {
+                    self.expect_id(&envelope)?;
+                }
+                Outcome::Error(mend(error)?)
+            }
+            _ => return Err(BackendError::Invalid("a response has either `result` or `error`")),
+        };
+        Ok(Heard::Final(outcome))
+    }
+
+    fn notification(&mut self, method: &Json, envelope: &Envelope) -> Result<Heard, BackendError> {
+        if envelope.id.is_some() || envelope.result.is_some() || envelope.error.is_some() {
+            return Err(BackendError::Invalid("it sent a request of its own"));
+        }
+        let is_progress = method.string_ref().is_some_and(|name| name == "notifications/progress");
+        let relayed = match (&mut self.progress, &envelope.params) {
+            (Some(progress), Some(params)) if is_progress => progress.relay(params),
+            _ => None,
+        };
+        Ok(relayed.map_or(Heard::Nothing, Heard::Progress))
+    }
+
+    fn expect_id(&self, envelope: &Envelope) -> Result<(), BackendError> {
+        match &envelope.id {
+            Some(id) if id.text() == self.id.to_string() => Ok(()),
+            _ => Err(BackendError::Invalid("its response has another id than the request")),
+        }
+    }
+}
+
+impl Envelope {
+    fn of(message: &Json) -> Result<Self, BackendError> {
+        if !message.is_object() {
+            return Err(BackendError::Invalid("a message is a JSON object"));
+        }
+        let mut envelope = Self::default();
+        for (key, value) in message.members() {
+            match &*key {
+                "jsonrpc" => envelope.jsonrpc = Some(value),
+                "id" => envelope.id = Some(value),
+                "method" => envelope.method = Some(value),
+                "params" => envelope.params = Some(value),
+                "result" => envelope.result = Some(value),
+                "error" => envelope.error = Some(value),
+                _ => {}
+            }
+        }
+        let version = envelope.jsonrpc.as_ref().and_then(|value| value.string_ref());
+        match version.as_deref() {
+            Some("2.0") => Ok(envelope),
+            _ => Err(BackendError::Invalid("a message has `jsonrpc` \"2.0\"")),
+        }
+    }
+}
+
+/// A final result, as it goes on: with a `resultType`, and with our `serverInfo` in place of the
+/// backend's, which moves aside.
+///
+/// spec: basic/index, ResultType, _meta
+fn complete(result: &Json) -> Result<Json, BackendError> {
+    if !result.is_object() {
+        return Err(BackendError::Invalid("its `result` is no object"));
+    }
+    let mut whole = Object::with_capacity(result.bytes().len() + 256);
+    match result.member("resultType").as_ref().map(Json::string_ref) {
+        None => whole = whole.put_str("resultType", "complete"),
+        Some(Some(kind)) if kind == "complete" => {}
+        Some(Some(kind)) if kind == "input_required" => return Err(BackendError::InputRequired),
+        Some(_) => return Err(BackendError::Invalid("its `resultType` is not known")),
+    }
+    let mut meta = Object::new().finish();
+    for (key, value) in result.members() {
+        if key == "_meta" {
+            meta = value;
+        } else {
+            whole = whole.put(&key, &value);
+        }
+    }
+    if !meta.is_object() {
+        return Err(BackendError::Invalid("its `_meta` is no object"));
+    }
+    Ok(whole.put("_meta", &stamp(&meta)).finish())
+}
+
+fn stamp(meta: &Json) -> Json {
+    let mut stamped = Object::with_capacity(meta.bytes().len() + 128);
+    for (key, value) in meta.members() {
+        stamped = match &*key {
+            SERVER_INFO_KEY => stamped.put(UPSTREAM_INFO_KEY, &value),
+            // Ours to write, also where the backend is a gateway like us.
+            UPSTREAM_INFO_KEY => stamped,
+            _ => stamped.put(&key, &value),
+        };
+    }
+    stamped.put(SERVER_INFO_KEY, &our_info()).finish()
+}
+
+/// An error, as it goes on: with a code that this gateway may say.
+///
+/// spec: basic/index, Error Codes
+fn mend(error: &Json) -> Result<RpcError, BackendError> {
+    let code = error.member("code").and_then(|code| code.integer());
+    let code = code.ok_or(BackendError::Invalid("its error has no integer `code`"))?;
+    let message = error.member("message");
+    let message = message.as_ref().and_then(|message| message.string_ref());
+    let message = message.ok_or(BackendError::Invalid("its error has no `message`"))?;
+    let message = message[..message.floor_char_boundary(MESSAGE_BYTES)].to_owned();
+    let data = error.member("data");
+    match code {
+        code::HEADER_MISMATCH => Err(BackendError::Stale),
+        code::MISSING_CAPABILITY => Ok(RpcError { code, message, data }),
+        // Of older revisions, of nobody, or of the specification alone: none is ours to repeat.
+        -32_099..=-32_000 => {
+            let data = Some(with_code(data.as_ref(), code));
+            Ok(RpcError { code: code::INTERNAL_ERROR, message, data })
+        }
+        _ => Ok(RpcError { code, message, data }),
+    }
+}
+
+/// `data` with the code that the backend sent.
+fn with_code(data: Option<&Json>, code: i64) -> Json {
+    let mut marked = Object::new();
+    match data {
+        Some(data) if data.is_object() => {
+            for (key, value) in data.members().filter(|(key, _)| key != UPSTREAM_CODE_KEY) {
+                marked = marked.put(&key, &value);
+            }
+        }
+        Some(data) => marked = marked.put("upstreamData", data),
+        None => {}
+    }
+    marked.put_i64(UPSTREAM_CODE_KEY, code).finish()
+}

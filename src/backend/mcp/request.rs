@@ -1,0 +1,135 @@
+//! Builds what is sent, from nothing: no header of a client's request ever gets here.
+
+use bytes::Bytes;
+use http::HeaderName;
+use http::HeaderValue;
+use http::Request;
+use http::header::ACCEPT;
+use http::header::CONTENT_TYPE;
+use http_body_util::Full;
+
+use crate::backend::BackendError;
+use crate::backend::ToolCall;
+use crate::backend::credential;
+use crate::backend::mcp::Mcp;
+use crate::backend::mcp::answer::our_info;
+use crate::egress::error::EgressError;
+use crate::protocol::headers::encode_value;
+use crate::protocol::json::Json;
+use crate::protocol::json::compose::Object;
+use crate::protocol::methods::Method;
+use crate::protocol::version::LATEST;
+
+const VERSION_KEY: &str = "io.modelcontextprotocol/protocolVersion";
+const CAPABILITIES_KEY: &str = "io.modelcontextprotocol/clientCapabilities";
+const CLIENT_INFO_KEY: &str = "io.modelcontextprotocol/clientInfo";
+const PROGRESS_TOKEN_KEY: &str = "progressToken";
+const TRACEPARENT: &str = "traceparent";
+
+/// What a client may be able to do but cannot do through us: what asks the user back, and
+/// whatever an extension means.
+const NOT_RELAYED: [&str; 4] = ["elicitation", "sampling", "roots", "extensions"];
+
+/// A `tools/call` under the id `id`.
+pub(super) fn call(mcp: &Mcp, id: u64, call: &ToolCall) -> Result<Request<Full<Bytes>>, BackendError> {
+    let mut params = Object::with_capacity(call.params.bytes().len() + 512).put_str("name", &call.name);
+    for (key, value) in call.params.members() {
+        // Answers to `input_required` have nothing to answer while that is not relayed.
+        if !matches!(&*key, "name" | "_meta" | "inputResponses" | "requestState") {
+            params = params.put(&key, &value);
+        }
+    }
+    let params = params.put("_meta", &meta_of(id, call)).finish();
+    let mut request = post(mcp, id, Method::ToolsCall, &params)?;
+    let headers = request.headers_mut();
+    headers.insert(HeaderName::from_static("mcp-name"), encode_value(&call.name));
+    for (name, value) in &call.param_headers {
+        headers.append(name.clone(), value.clone());
+    }
+    if let Some(Ok(value)) = call.meta.traceparent.as_deref().map(HeaderValue::from_str) {
+        headers.insert(HeaderName::from_static(TRACEPARENT), value);
+    }
+    Ok(request)
+}
+
+/// A `tools/list` for the page at `cursor`, under the id `id`.
+pub(super) fn page(mcp: &Mcp, id: u64, cursor: Option<&Json>) -> Result<Request<Full<Bytes>>, BackendError> {
+    let params = Object::new().put_some("cursor", cursor).put("_meta", &our_meta().finish()).finish();
+    post(mcp, id, Method::ToolsList, &params)
+}
+
+/// A `server/discover` under the id `id`.
+pub(super) fn discover(mcp: &Mcp, id: u64) -> Result<Request<Full<Bytes>>, BackendError> {
+    let params = Object::new().put("_meta", &our_meta().finish()).finish();
+    post(mcp, id, Method::Discover, &params)
+}
+
+/// The progress token of the request with this id, where its caller wants progress. A string: it
+/// comes back unchanged from peers whose numbers are all floating point.
+pub(super) fn progress_token(id: u64) -> String {
+    format!("p{id}")
+}
+
+// spec: streamable-http, Sending Messages, Request Metadata
+fn post(mcp: &Mcp, id: u64, method: Method, params: &Json) -> Result<Request<Full<Bytes>>, BackendError> {
+    let body = Object::with_capacity(params.bytes().len() + 96)
+        .put_str("jsonrpc", "2.0")
+        .put_u64("id", id)
+        .put_str("method", method.name())
+        .put("params", params)
+        .finish();
+    tracing::debug!(tenant = %mcp.tenant, backend = %mcp.config.name, id, method = method.name(), "asks");
+    let target = mcp.target.clone().ok_or(EgressError::BadUrl("it is not a URL of HTTP"));
+    let mut request = Request::new(Full::new(body.bytes().clone()));
+    *request.method_mut() = http::Method::POST;
+    *request.uri_mut() = target.map_err(BackendError::Unreachable)?;
+    let headers = request.headers_mut();
+    if let Some(configured) = &mcp.config.credential {
+        let (name, value) = credential::header(configured)?;
+        headers.insert(name, value);
+    }
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    headers.insert(ACCEPT, HeaderValue::from_static("application/json, text/event-stream"));
+    headers.insert(HeaderName::from_static("mcp-protocol-version"), HeaderValue::from_static(LATEST));
+    headers.insert(HeaderName::from_static("mcp-method"), HeaderValue::from_static(method.name()));
+    Ok(request)
+}
+
+/// `_meta` of what we ask on our own account.
+fn our_meta() -> Object {
+    meta_with(&Object::new().finish())
+}
+
+/// `_meta` of a call: ours, and what the caller put there that we do not understand.
+///
+/// spec: basic/index, _meta
+fn meta_of(id: u64, call: &ToolCall) -> Json {
+    let mut capabilities = Object::new();
+    for (key, value) in call.meta.capabilities.members() {
+        if !NOT_RELAYED.contains(&&*key) {
+            capabilities = capabilities.put(&key, &value);
+        }
+    }
+    let mut meta = meta_with(&capabilities.finish());
+    if call.meta.progress_token.is_some() {
+        meta = meta.put_str(PROGRESS_TOKEN_KEY, &progress_token(id));
+    }
+    if let Some(traceparent) = &call.meta.traceparent {
+        meta = meta.put_str(TRACEPARENT, traceparent);
+    }
+    for (key, value) in &call.meta.unknown {
+        // Ours stand already: a second member of the same key would be somebody else's word.
+        let ours = [VERSION_KEY, CAPABILITIES_KEY, CLIENT_INFO_KEY, PROGRESS_TOKEN_KEY, TRACEPARENT];
+        if !ours.contains(&key.as_str()) {
+            meta = meta.put(key, value);
+        }
+    }
+    meta.finish()
+}
+
+fn meta_with(capabilities: &Json) -> Object {
+    Object::with_capacity(256)
+        .put_str(VERSION_KEY, LATEST)
+        .put(CAPABILITIES_KEY, capabilities)
+        .put(CLIENT_INFO_KEY, &our_info())
+}

@@ -1,0 +1,182 @@
+//! Takes JSON-RPC messages out of an HTTP answer, and judges everything about it that is HTTP.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use bytes::BytesMut;
+use futures_util::FutureExt;
+use http::HeaderMap;
+use http::Response;
+use http::StatusCode;
+use http::header::AsHeaderName;
+use http::header::CONTENT_ENCODING;
+use http::header::CONTENT_TYPE;
+use http_body::Body;
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+
+use crate::backend::BackendError;
+use crate::egress::error::EgressError;
+use crate::model::limits::Limits;
+use crate::protocol::headers;
+use crate::protocol::headers::Single;
+use crate::protocol::json::Json;
+use crate::stream::sse::Decoder;
+
+/// The messages of one answer.
+pub(super) struct Reader {
+    body: Incoming,
+    form: Form,
+    max_bytes: usize,
+    max_depth: usize,
+    /// Whether the HTTP status allows for a result.
+    successful: bool,
+}
+
+enum Form {
+    /// One message is the body.
+    Json,
+    /// One message an event; those that have arrived and were not read yet.
+    /// Without a decoder the stream cannot be read any further.
+    Events(Option<Decoder>, VecDeque<Bytes>),
+    /// Nothing is left.
+    Spent,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Media {
+    Json,
+    Events,
+    Other,
+}
+
+impl Reader {
+    /// Reads the head of an answer. Nothing of its headers goes any further.
+    ///
+    /// spec: streamable-http, Sending Messages
+    pub(super) fn open(response: Response<Incoming>, limits: &Limits) -> Result<Self, BackendError> {
+        let (head, body) = response.into_parts();
+        let status = head.status;
+        if status == StatusCode::UNAUTHORIZED || status == StatusCode::FORBIDDEN {
+            return Err(BackendError::Unauthorized);
+        }
+        if status.is_redirection() {
+            return Err(BackendError::Invalid("it redirects, which is never followed"));
+        }
+        // Nothing is ever decompressed: what is small here could be large there.
+        if !matches!(value(&head.headers, CONTENT_ENCODING)?, None | Some("identity")) {
+            return Err(BackendError::Invalid("its answer is compressed, which was not asked for"));
+        }
+        let form = match (media(&head.headers)?, status) {
+            (Media::Json, StatusCode::OK) => Form::Json,
+            (Media::Events, StatusCode::OK) => {
+                Form::Events(Some(Decoder::new(limits.upstream_bytes)), VecDeque::new())
+            }
+            (Media::Other, StatusCode::OK) => {
+                return Err(BackendError::Invalid("its answer is neither JSON nor an event stream"));
+            }
+            (Media::Json, _) if status.is_client_error() || status.is_server_error() => Form::Json,
+            _ => return Err(BackendError::Invalid("its HTTP status is an error without a JSON-RPC body")),
+        };
+        Ok(Self {
+            body,
+            form,
+            max_bytes: limits.upstream_bytes,
+            max_depth: limits.json_depth,
+            successful: status == StatusCode::OK,
+        })
+    }
+
+    /// The next message. Its end without one is an error: the response was still to come.
+    pub(super) async fn message(&mut self) -> Result<Json, BackendError> {
+        let text = match self.form {
+            Form::Json => {
+                self.form = Form::Spent;
+                self.whole().await?
+            }
+            Form::Events(..) => self.event().await?,
+            Form::Spent => return Err(BackendError::Invalid("its answer has no response in it")),
+        };
+        let message =
+            Json::parse(text, self.max_depth).map_err(|_| BackendError::Invalid("its answer is not JSON"))?;
+        if !self.successful && message.member("error").is_none() {
+            return Err(BackendError::Invalid("its HTTP status is an error without a JSON-RPC error"));
+        }
+        Ok(message)
+    }
+
+    /// Takes the end of the body if it is there already: only a connection whose answer was read to
+    /// its end is used again. Any other is closed with this.
+    pub(super) fn finish(mut self) {
+        let _ = self.body.frame().now_or_never();
+    }
+
+    async fn whole(&mut self) -> Result<Bytes, BackendError> {
+        let promised = usize::try_from(self.body.size_hint().lower()).unwrap_or(usize::MAX);
+        if promised > self.max_bytes {
+            return Err(BackendError::Invalid(TOO_LARGE));
+        }
+        let mut text = BytesMut::with_capacity(promised);
+        while let Some(data) = self.data().await? {
+            if text.len() + data.len() > self.max_bytes {
+                return Err(BackendError::Invalid(TOO_LARGE));
+            }
+            text.extend_from_slice(&data);
+        }
+        Ok(text.freeze())
+    }
+
+    async fn event(&mut self) -> Result<Bytes, BackendError> {
+        loop {
+            let Form::Events(decoder, arrived) = &mut self.form else {
+                return Err(BackendError::Invalid("its answer is no stream"));
+            };
+            if let Some(event) = arrived.pop_front() {
+                return Ok(event);
+            }
+            let Some(mut reading) = decoder.take() else {
+                return Err(BackendError::Invalid(TOO_LARGE));
+            };
+            let chunk = self.data().await?;
+            let chunk = chunk.ok_or(BackendError::Invalid("its stream ended without a response"))?;
+            let mut events = Vec::new();
+            // What came whole before an event that is too long still counts.
+            let intact = reading.push(&chunk, &mut events).is_ok();
+            self.form = Form::Events(intact.then_some(reading), events.into());
+        }
+    }
+
+    async fn data(&mut self) -> Result<Option<Bytes>, BackendError> {
+        while let Some(frame) = self.body.frame().await {
+            let frame =
+                frame.map_err(|error| BackendError::Broken(EgressError::Exchange(Arc::new(error))))?;
+            if let Ok(data) = frame.into_data() {
+                return Ok(Some(data));
+            }
+        }
+        Ok(None)
+    }
+}
+
+const TOO_LARGE: &str = "its answer is larger than is taken";
+
+fn value(headers: &HeaderMap, name: impl AsHeaderName) -> Result<Option<&str>, BackendError> {
+    match headers::single(headers, name) {
+        Single::Zero => Ok(None),
+        Single::One(value) => match value.to_str() {
+            Ok(text) => Ok(Some(text.trim())),
+            Err(_) => Err(BackendError::Invalid("a header of its answer is not ASCII")),
+        },
+        Single::Many => Err(BackendError::Invalid("its answer repeats a header that may stand once")),
+    }
+}
+
+fn media(headers: &HeaderMap) -> Result<Media, BackendError> {
+    let essence = value(headers, CONTENT_TYPE)?.and_then(|text| text.split(';').next()).map(str::trim_end);
+    Ok(match essence {
+        Some(essence) if essence.eq_ignore_ascii_case("application/json") => Media::Json,
+        Some(essence) if essence.eq_ignore_ascii_case("text/event-stream") => Media::Events,
+        _ => Media::Other,
+    })
+}

@@ -1,0 +1,118 @@
+//! The client against servers that misbehave.
+
+#[path = "../../../../tests/it/harness/upstream.rs"]
+mod upstream;
+
+mod answers;
+mod calls;
+mod lists;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::StreamExt;
+use tokio::time::Instant;
+
+use crate::backend::Backend;
+use crate::backend::BackendError;
+use crate::backend::ToolCall;
+use crate::egress::Egress;
+use crate::egress::rules::Rules;
+use crate::exchange::Frame;
+use crate::exchange::Frames;
+use crate::model::limits::Limits;
+use crate::model::name::BackendName;
+use crate::model::name::TenantName;
+use crate::model::scope::Scopes;
+use crate::model::tenant;
+use crate::model::tenant::BackendKind;
+use crate::protocol::call::Outcome;
+use crate::protocol::json::Json;
+use crate::protocol::meta::Meta;
+
+const INFO: &str = concat!(r#"{"name":"fondaco","version":""#, env!("CARGO_PKG_VERSION"), r#""}"#);
+
+fn json(text: &str) -> Json {
+    Json::parse(Bytes::copy_from_slice(text.as_bytes()), 64).expect(text)
+}
+
+fn config(url: &str) -> tenant::Backend {
+    tenant::Backend {
+        name: BackendName::new("crm").unwrap(),
+        kind: BackendKind::Mcp { url: url.parse().unwrap() },
+        prefix: "crm_".into(),
+        timeout: Duration::from_secs(10),
+        idle_timeout: Duration::from_secs(5),
+        scopes: vec![tenant::ScopeRule { kind: None, glob: "*".into(), needs: Scopes::default() }],
+        credential: None,
+    }
+}
+
+fn backend_of(config: tenant::Backend, limits: Limits) -> Backend {
+    let rules = Rules { allow: vec!["127.0.0.0/8".parse().unwrap()] };
+    let egress = Egress::new(rules, limits.connect_time, &[]).unwrap();
+    Backend::new(Arc::new(config), TenantName::new("acme").unwrap(), egress, Arc::new(limits))
+}
+
+fn backend(url: &str) -> Backend {
+    let limits =
+        Limits { upstream_bytes: 64 << 10, connect_time: Duration::from_secs(1), ..Limits::default() };
+    backend_of(config(url), limits)
+}
+
+fn call(tool: &str) -> ToolCall {
+    ToolCall {
+        name: tool.into(),
+        params: json(r#"{"name":"crm_echo","arguments":{"text":"hi"}}"#),
+        meta: Meta { capabilities: json("{}"), progress_token: None, traceparent: None, unknown: Vec::new() },
+        param_headers: Vec::new(),
+        deadline: Instant::now() + Duration::from_secs(60),
+    }
+}
+
+fn call_with_progress(tool: &str) -> ToolCall {
+    let mut call = call(tool);
+    call.meta.progress_token = Some(json(r#""theirs""#));
+    call
+}
+
+type End = Result<Outcome, BackendError>;
+
+async fn end_of(mut frames: Frames<BackendError>) -> (Vec<String>, End) {
+    let mut progress = Vec::new();
+    while let Some(frame) = frames.next().await {
+        match frame {
+            Frame::Progress(message) => progress.push(message.text().to_owned()),
+            Frame::End(end) => {
+                assert!(frames.next().await.is_none(), "nothing comes after the end");
+                return (progress, end);
+            }
+        }
+    }
+    panic!("a stream ends with its end");
+}
+
+async fn run(backend: &Backend, call: ToolCall) -> (Vec<String>, End) {
+    match backend.call_tool(call).await {
+        Ok(frames) => end_of(frames).await,
+        Err(error) => (Vec::new(), Err(error)),
+    }
+}
+
+async fn result(backend: &Backend, call: ToolCall) -> String {
+    match run(backend, call).await.1 {
+        Ok(Outcome::Result(result)) => result.text().to_owned(),
+        other => panic!("{other:?}"),
+    }
+}
+
+async fn eventually(what: impl Fn() -> bool) {
+    for _ in 0..200 {
+        if what() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("it never came");
+}

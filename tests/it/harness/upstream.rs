@@ -1,0 +1,507 @@
+//! An MCP server (2026-07-28, Streamable HTTP) that misbehaves on demand, for tests of what stands
+//! before it.
+//!
+//! ```ignore
+//! let upstream = Upstream::start().await;                  // tools: `echo`
+//! upstream.tool("forecast", r#"{"name":"forecast","inputSchema":{"type":"object"}}"#);
+//! upstream.behave("forecast", Behaviour::Hang);            // by tool name …
+//! upstream.behave("tools/list", Behaviour::EndlessPages);  // … or by method
+//! // point a backend at upstream.url(), call, then look:
+//! assert_eq!(upstream.requests()[0].header("mcp-name"), ["forecast"]);
+//! upstream.cancellations();                                // closed by the peer before the answer
+//! ```
+//!
+//! A call of a tool without a behaviour of its own is echoed: `structuredContent` is its
+//! `arguments`, byte for byte. It speaks raw HTTP/1.1 on a raw socket, so that nothing corrects
+//! what it says. Dropping it, or [`Upstream::stop`], closes its port and its connections.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::sync::MutexGuard;
+use std::sync::PoisonError;
+use std::time::Duration;
+
+use serde_json::Value;
+use serde_json::value::RawValue;
+use tokio::io::AsyncReadExt;
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpListener;
+use tokio::net::TcpStream;
+use tokio::net::tcp::OwnedReadHalf;
+use tokio::net::tcp::OwnedWriteHalf;
+use tokio::task::JoinHandle;
+use tokio::task::JoinSet;
+
+/// How one tool or one method is answered.
+#[derive(Clone, Debug)]
+pub enum Behaviour {
+    /// As it should be, as `application/json`.
+    Echo,
+    /// As it should be, as an SSE stream.
+    EchoSse,
+    /// As it should be, after this long.
+    Late(Duration),
+    /// This `result`, verbatim.
+    Result(String),
+    /// This `error`, verbatim, under this HTTP status.
+    Error(u16, String),
+    /// These SSE events: each is one `data` line in which `$ID` and `$TOKEN` stand for the request's
+    /// id and progress token as JSON; then the answer as it should be.
+    Events(Vec<String>),
+    /// These bytes instead of an HTTP response, in which `$ID` stands for the request's id; then
+    /// the connection is closed.
+    Raw(String),
+    /// No answer, ever.
+    Hang,
+    /// The head of an SSE stream, and no event, ever.
+    HangInStream,
+    /// The right answer, one byte a second.
+    Drip,
+    /// A TCP reset instead of an answer.
+    Reset,
+    /// A TCP reset in the middle of a JSON answer.
+    ResetInBody,
+    /// A TCP reset after the first event of a stream.
+    ResetInStream,
+    /// A complete HTTP answer with half of the JSON.
+    HalfJson,
+    /// Another id than the request's.
+    WrongId,
+    /// The request's id as a string.
+    StringId,
+    /// Two final responses in one stream; the second says `"second"`.
+    TwoFinals,
+    /// A result of this many bytes.
+    Huge(usize),
+    /// `sampling/createMessage` on the stream, and no answer, ever.
+    ServerRequest,
+    /// This many progress notifications, then the answer.
+    Progress(usize),
+    /// Every page has a new tool and a new cursor.
+    EndlessPages,
+    /// Every page is the first page, with the same cursor.
+    SameCursor,
+    /// A 307 to this URL.
+    Redirect(String),
+    /// The right answer with `Content-Encoding: gzip`.
+    Gzip,
+}
+
+/// A request as it was received.
+#[derive(Clone, Debug)]
+pub struct Received {
+    /// Method, target and version.
+    pub line: String,
+    /// Every header field in order, names as they were sent.
+    pub headers: Vec<(String, String)>,
+    /// The body, byte for byte.
+    pub body: String,
+}
+
+impl Received {
+    /// Every value of the header `name`.
+    pub fn header(&self, name: &str) -> Vec<&str> {
+        self.headers.iter().filter(|(n, _)| n.eq_ignore_ascii_case(name)).map(|(_, v)| v.as_str()).collect()
+    }
+
+    /// The body, parsed.
+    pub fn json(&self) -> Value {
+        serde_json::from_str(&self.body).unwrap_or(Value::Null)
+    }
+
+    /// The JSON text at this path, also where its numbers are none that could be converted.
+    fn raw(&self, path: &[&str]) -> Option<String> {
+        let mut text = self.body.clone();
+        for key in path {
+            let mut members: HashMap<String, Box<RawValue>> = serde_json::from_str(&text).ok()?;
+            text = members.remove(*key)?.get().to_owned();
+        }
+        Some(text)
+    }
+
+    /// The string at this path.
+    fn string(&self, path: &[&str]) -> Option<String> {
+        serde_json::from_str(&self.raw(path)?).ok()
+    }
+}
+
+#[derive(Default)]
+struct State {
+    tools: Vec<(String, String)>,
+    behaviours: HashMap<String, Behaviour>,
+    instructions: Option<String>,
+    page_size: usize,
+    requests: Vec<Received>,
+    connections: usize,
+    cancellations: usize,
+}
+
+/// A running server; see the module.
+pub struct Upstream {
+    address: SocketAddr,
+    state: Arc<Mutex<State>>,
+    task: JoinHandle<()>,
+}
+
+impl Upstream {
+    /// Starts a server with the tool `echo` on a free port of 127.0.0.1.
+    pub async fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let address = listener.local_addr().expect("a bound listener has an address");
+        let state = Arc::new(Mutex::new(State { page_size: usize::MAX, ..State::default() }));
+        let task = tokio::spawn(accept(listener, state.clone()));
+        let upstream = Self { address, state, task };
+        upstream
+            .tool("echo", r#"{"name":"echo","description":"Says it back.","inputSchema":{"type":"object"}}"#);
+        upstream
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Where it serves MCP.
+    pub fn url(&self) -> String {
+        format!("http://{}/mcp", self.address)
+    }
+
+    /// Adds a tool, with its definition verbatim, or replaces the one of this name.
+    pub fn tool(&self, name: &str, definition: &str) -> &Self {
+        let mut state = lock(&self.state);
+        state.tools.retain(|(known, _)| known != name);
+        state.tools.push((name.to_owned(), definition.to_owned()));
+        drop(state);
+        self
+    }
+
+    /// Sets how a tool (by name) or a method is answered from now on. The tool goes before the method.
+    pub fn behave(&self, target: &str, behaviour: Behaviour) -> &Self {
+        lock(&self.state).behaviours.insert(target.to_owned(), behaviour);
+        self
+    }
+
+    /// Sets the `instructions` of `server/discover`.
+    pub fn instructions(&self, text: &str) -> &Self {
+        lock(&self.state).instructions = Some(text.to_owned());
+        self
+    }
+
+    /// Sets how many tools a page of `tools/list` has; the cursor of the second page is `""`.
+    pub fn page_size(&self, size: usize) -> &Self {
+        lock(&self.state).page_size = size;
+        self
+    }
+
+    /// Every request so far, in order of arrival.
+    pub fn requests(&self) -> Vec<Received> {
+        lock(&self.state).requests.clone()
+    }
+
+    /// How many connections were accepted so far.
+    pub fn connections(&self) -> usize {
+        lock(&self.state).connections
+    }
+
+    /// How many requests the peer gave up, by closing the connection before the answer was complete.
+    pub fn cancellations(&self) -> usize {
+        lock(&self.state).cancellations
+    }
+
+    /// Closes the port and all connections; [`Upstream::url`] goes on to name the closed port.
+    pub fn stop(&self) {
+        self.task.abort();
+    }
+}
+
+impl Drop for Upstream {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+async fn accept(listener: TcpListener, state: Arc<Mutex<State>>) {
+    let mut connections = JoinSet::new();
+    while let Ok((socket, _)) = listener.accept().await {
+        lock(&state).connections += 1;
+        while connections.try_join_next().is_some() {}
+        connections.spawn(serve(socket, state.clone()));
+    }
+}
+
+async fn serve(socket: TcpStream, state: Arc<Mutex<State>>) {
+    let _ = socket.set_nodelay(true);
+    let (mut reading, mut writing) = socket.into_split();
+    let mut buffer = Vec::new();
+    while let Some(request) = receive(&mut reading, &mut buffer).await {
+        let answer = Answer::to(&request, &state);
+        lock(&state).requests.push(request);
+        let gone = async {
+            let mut byte = [0];
+            // The peer sends nothing before it has its answer: whatever comes is its end.
+            let _ = reading.read(&mut byte).await;
+        };
+        let end = tokio::select! {
+            biased;
+            () = gone => Err(io::ErrorKind::ConnectionReset.into()),
+            end = answer.write(&mut writing) => end,
+        };
+        match end {
+            Ok(End::KeepAlive) => {}
+            Ok(End::Close) => return,
+            Ok(End::Reset) => {
+                if let Ok(socket) = reading.reunite(writing) {
+                    let _ = socket.set_zero_linger();
+                }
+                return;
+            }
+            Err(_) => {
+                lock(&state).cancellations += 1;
+                return;
+            }
+        }
+    }
+}
+
+async fn receive(reading: &mut OwnedReadHalf, buffer: &mut Vec<u8>) -> Option<Received> {
+    let head_end = loop {
+        if let Some(at) = buffer.windows(4).position(|bytes| bytes == b"\r\n\r\n") {
+            break at;
+        }
+        if reading.read_buf(buffer).await.ok()? == 0 {
+            return None;
+        }
+    };
+    let head = String::from_utf8_lossy(&buffer[..head_end]).into_owned();
+    buffer.drain(..head_end + 4);
+    let mut lines = head.split("\r\n").map(str::to_owned);
+    let line = lines.next()?;
+    let headers: Vec<(String, String)> =
+        lines.filter_map(|l| l.split_once(": ").map(|(name, value)| (name.into(), value.into()))).collect();
+    let mut request = Received { line, headers, body: String::new() };
+    let length: usize = request.header("content-length").first()?.parse().ok()?;
+    while buffer.len() < length {
+        if reading.read_buf(buffer).await.ok()? == 0 {
+            return None;
+        }
+    }
+    request.body = String::from_utf8_lossy(&buffer[..length]).into_owned();
+    buffer.drain(..length);
+    Some(request)
+}
+
+/// What becomes of the connection after an answer.
+enum End {
+    KeepAlive,
+    Close,
+    Reset,
+}
+
+/// One answer that is about to be written.
+struct Answer {
+    behaviour: Behaviour,
+    id: String,
+    token: String,
+    result: String,
+}
+
+impl Answer {
+    fn to(request: &Received, state: &Mutex<State>) -> Self {
+        let method = request.string(&["method"]).unwrap_or_default();
+        let name = request.string(&["params", "name"]).unwrap_or_default();
+        let state = lock(state);
+        let behaviour = state.behaviours.get(&name).or_else(|| state.behaviours.get(&method));
+        let behaviour = behaviour.cloned().unwrap_or(Behaviour::Echo);
+        let result = match &*method {
+            "tools/call" => {
+                let arguments = request.raw(&["params", "arguments"]).unwrap_or_else(|| "{}".into());
+                format!(r#"{{"resultType":"complete","content":[],"structuredContent":{arguments}}}"#)
+            }
+            "tools/list" => page(&state, &behaviour, request.string(&["params", "cursor"]).as_deref()),
+            "server/discover" => {
+                let mut result = serde_json::json!({
+                    "resultType": "complete", "supportedVersions": ["2026-07-28"],
+                    "capabilities": {"tools": {}}, "ttlMs": 60_000, "cacheScope": "private",
+                });
+                if let Some(text) = &state.instructions {
+                    result["instructions"] = text.as_str().into();
+                }
+                result.to_string()
+            }
+            _ => "{}".into(),
+        };
+        let raw = |path: &[&str]| request.raw(path).unwrap_or_else(|| "null".into());
+        let (id, token) = (raw(&["id"]), raw(&["params", "_meta", "progressToken"]));
+        Self { behaviour, id, token, result }
+    }
+
+    async fn write(&self, out: &mut OwnedWriteHalf) -> io::Result<End> {
+        let right = self.response(&self.id, &self.result);
+        match &self.behaviour {
+            Behaviour::Echo | Behaviour::EndlessPages | Behaviour::SameCursor => json(out, 200, &right).await,
+            Behaviour::EchoSse => self.events(out, &[]).await,
+            Behaviour::Late(time) => {
+                tokio::time::sleep(*time).await;
+                json(out, 200, &right).await
+            }
+            Behaviour::Result(result) => json(out, 200, &self.response(&self.id, result)).await,
+            Behaviour::Error(status, error) => {
+                let body = format!(r#"{{"jsonrpc":"2.0","id":{},"error":{error}}}"#, self.id);
+                json(out, *status, &body).await
+            }
+            Behaviour::Events(events) => self.events(out, events).await,
+            Behaviour::Raw(bytes) => {
+                out.write_all(bytes.replace("$ID", &self.id).as_bytes()).await?;
+                Ok(End::Close)
+            }
+            Behaviour::Hang => std::future::pending().await,
+            Behaviour::HangInStream => {
+                out.write_all(STREAM.as_bytes()).await?;
+                std::future::pending().await
+            }
+            Behaviour::Drip => drip(out, &right).await,
+            Behaviour::Reset => Ok(End::Reset),
+            Behaviour::ResetInBody => {
+                let whole = head(200, "application/json", "", right.len()) + &right[..right.len() / 2];
+                out.write_all(whole.as_bytes()).await?;
+                linger().await;
+                Ok(End::Reset)
+            }
+            Behaviour::ResetInStream => {
+                let first = chunk(&format!("data: {}\n\n", self.progress(1)));
+                out.write_all((STREAM.to_owned() + &first).as_bytes()).await?;
+                linger().await;
+                Ok(End::Reset)
+            }
+            Behaviour::HalfJson => json(out, 200, &right[..right.len() / 2]).await,
+            Behaviour::WrongId => json(out, 200, &self.response("999999999", &self.result)).await,
+            Behaviour::StringId => {
+                json(out, 200, &self.response(&format!("\"{}\"", self.id), &self.result)).await
+            }
+            Behaviour::TwoFinals => {
+                let second = self.response(&self.id, r#"{"content":[],"structuredContent":"second"}"#);
+                let both = chunk(&format!("data: {right}\n\ndata: {second}\n\n"));
+                out.write_all((STREAM.to_owned() + &both + "0\r\n\r\n").as_bytes()).await?;
+                Ok(End::Close)
+            }
+            Behaviour::Huge(size) => {
+                let text = "x".repeat(*size);
+                let result = format!(r#"{{"content":[{{"type":"text","text":"{text}"}}]}}"#);
+                json(out, 200, &self.response(&self.id, &result)).await
+            }
+            Behaviour::ServerRequest => {
+                let ask = r#"{"jsonrpc":"2.0","id":1,"method":"sampling/createMessage","params":{}}"#;
+                out.write_all((STREAM.to_owned() + &chunk(&format!("data: {ask}\n\n"))).as_bytes()).await?;
+                std::future::pending().await
+            }
+            Behaviour::Progress(steps) => {
+                let events: Vec<String> = (1..=*steps).map(|step| self.progress(step)).collect();
+                self.events(out, &events).await
+            }
+            Behaviour::Redirect(url) => {
+                let extra = format!("Location: {url}\r\n");
+                out.write_all(head(307, "text/plain", &extra, 0).as_bytes()).await?;
+                Ok(End::KeepAlive)
+            }
+            Behaviour::Gzip => {
+                let whole = head(200, "application/json", "Content-Encoding: gzip\r\n", right.len()) + &right;
+                out.write_all(whole.as_bytes()).await?;
+                Ok(End::KeepAlive)
+            }
+        }
+    }
+
+    fn response(&self, id: &str, result: &str) -> String {
+        format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#)
+    }
+
+    fn progress(&self, step: usize) -> String {
+        let params = format!(r#"{{"progressToken":{},"progress":{step}}}"#, self.token);
+        format!(r#"{{"jsonrpc":"2.0","method":"notifications/progress","params":{params}}}"#)
+    }
+
+    /// A stream of `events` and the right answer, each event written on its own.
+    async fn events(&self, out: &mut OwnedWriteHalf, events: &[String]) -> io::Result<End> {
+        out.write_all(STREAM.as_bytes()).await?;
+        for event in events {
+            let event = event.replace("$ID", &self.id).replace("$TOKEN", &self.token);
+            out.write_all(chunk(&format!("data: {event}\n\n")).as_bytes()).await?;
+            out.flush().await?;
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        let last = self.response(&self.id, &self.result);
+        let last = chunk(&format!("event: message\ndata: {last}\n\n")) + "0\r\n\r\n";
+        out.write_all(last.as_bytes()).await?;
+        Ok(End::KeepAlive)
+    }
+}
+
+const STREAM: &str =
+    "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n";
+
+/// One page of tools as the state, or the misbehaviour, has it.
+fn page(state: &State, behaviour: &Behaviour, cursor: Option<&str>) -> String {
+    // `""` is a cursor like any other: here it names the second page.
+    let number = match cursor {
+        None => 0,
+        Some("") => 1,
+        Some(cursor) => cursor.parse().unwrap_or(0),
+    };
+    let (tools, next) = match behaviour {
+        Behaviour::EndlessPages => {
+            let name = format!(r#"{{"name":"t{number}","inputSchema":{{"type":"object"}}}}"#);
+            (vec![name], Some(number + 1))
+        }
+        _ => {
+            let definitions: Vec<String> = state.tools.iter().map(|(_, d)| d.clone()).collect();
+            let page = definitions.chunks(state.page_size).nth(number).unwrap_or_default().to_vec();
+            let more = number.saturating_add(1).saturating_mul(state.page_size) < definitions.len();
+            match behaviour {
+                Behaviour::SameCursor => (definitions, Some(0)),
+                _ => (page, more.then_some(number + 1)),
+            }
+        }
+    };
+    let next = match next {
+        None => String::new(),
+        Some(1) => r#","nextCursor":"""#.to_owned(),
+        Some(next) => format!(r#","nextCursor":"{next}""#),
+    };
+    let tools = tools.join(",");
+    format!(r#"{{"resultType":"complete","tools":[{tools}],"ttlMs":60000,"cacheScope":"private"{next}}}"#)
+}
+
+fn head(status: u16, media: &str, extra: &str, length: usize) -> String {
+    format!("HTTP/1.1 {status} Status\r\nContent-Type: {media}\r\n{extra}Content-Length: {length}\r\n\r\n")
+}
+
+fn chunk(text: &str) -> String {
+    format!("{:x}\r\n{text}\r\n", text.len())
+}
+
+async fn json(out: &mut OwnedWriteHalf, status: u16, body: &str) -> io::Result<End> {
+    out.write_all(head(status, "application/json", "", body.len()).as_bytes()).await?;
+    out.write_all(body.as_bytes()).await?;
+    Ok(End::KeepAlive)
+}
+
+async fn drip(out: &mut OwnedWriteHalf, body: &str) -> io::Result<End> {
+    out.write_all(head(200, "application/json", "", body.len()).as_bytes()).await?;
+    for byte in body.as_bytes() {
+        out.write_all(&[*byte]).await?;
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+    Ok(End::KeepAlive)
+}
+
+/// Lets what was written arrive before a reset may overtake it.
+async fn linger() {
+    tokio::time::sleep(Duration::from_millis(20)).await;
+}
