@@ -1,1 +1,21 @@
-//! (catalog: under construction)
+//! A tenant's compiled tools: public name to backend, in public-name order.
+//!
+//! Built off the road and read by everybody. [`refresh`] asks the backends and keeps a
+//! [`snapshot`] per tenant behind an atomic pointer; [`admission`] judges one tool at a time,
+//! so that a bad one is left out and its siblings stay; [`view`] is what one caller sees.
+
+pub mod admission;
+pub mod cursor;
+pub mod header_params;
+pub mod mirror;
+pub mod names;
+pub mod refresh;
+pub mod schema;
+pub mod snapshot;
+mod source;
+pub mod text;
+pub mod tool;
+pub mod view;
+
+#[cfg(test)]
+mod tests;

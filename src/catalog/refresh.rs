@@ -1,0 +1,281 @@
+//! The catalogs of all tenants, kept fresh beside the requests and never by them.
+//!
+//! A tenant gets a state when it is first asked for, and a new one when its configuration
+//! changes; each backend of it has one task. A backend that fails keeps its last list.
+
+use std::collections::HashMap;
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::sync::PoisonError;
+use std::sync::RwLock;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering;
+
+use arc_swap::ArcSwap;
+use futures_util::future::join_all;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::backend::Backend;
+use crate::backend::ToolListing;
+use crate::catalog::snapshot::Snapshot;
+use crate::catalog::source;
+use crate::catalog::source::Source;
+use crate::egress::Egress;
+use crate::model::limits::Limits;
+use crate::model::name::BackendName;
+use crate::model::name::TenantName;
+use crate::model::tenant::Tenant;
+
+/// The catalogs of all tenants. Clones share them.
+#[derive(Clone)]
+pub struct Catalogs(Arc<Inner>);
+
+struct Inner {
+    egress: Egress,
+    limits: Arc<Limits>,
+    tenants: RwLock<Tenants>,
+    tasks: TaskTracker,
+    stop: CancellationToken,
+    counters: Counters,
+}
+
+#[derive(Default)]
+struct Tenants {
+    states: HashMap<TenantName, Arc<State>>,
+    /// The digests of the tenants that there are now, where that was told.
+    current: HashMap<TenantName, u64>,
+}
+
+/// What happened since the start.
+#[derive(Debug, Default)]
+pub struct Counters {
+    /// Lists that a backend answered with.
+    pub refreshed: AtomicU64,
+    /// Lists that a backend did not answer with.
+    pub failed: AtomicU64,
+    /// Tools that were left out, each time that is found anew.
+    pub left_out: AtomicU64,
+}
+
+/// One tenant in one configuration.
+struct State {
+    tenant: Arc<Tenant>,
+    limits: Arc<Limits>,
+    sources: Vec<Arc<Source>>,
+    snapshot: ArcSwap<Snapshot>,
+    /// Whether every backend was asked once, or somebody waited long enough for it.
+    ready: AtomicBool,
+    /// Serialises the composing of snapshots.
+    composing: Mutex<()>,
+    stop: CancellationToken,
+}
+
+impl Catalogs {
+    /// No catalogs yet. Backends are asked through `egress`.
+    pub fn new(egress: Egress, limits: Arc<Limits>) -> Self {
+        let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
+        let (tenants, counters) = (RwLock::default(), Counters::default());
+        Self(Arc::new(Inner { egress, limits, tenants, tasks, stop, counters }))
+    }
+
+    /// The tenant's catalog now. Only the first build of a configuration is waited for, together,
+    /// and at most `first_catalog_time`; then there is what is there.
+    ///
+    /// # Cancel safety
+    /// Dropping the future changes nothing: the build goes on.
+    pub async fn snapshot(&self, tenant: &Arc<Tenant>) -> Arc<Snapshot> {
+        let state = self.state(tenant);
+        if !state.ready.load(Ordering::Acquire) {
+            let asked = join_all(state.sources.iter().map(|source| source.first_attempt()));
+            let _ = tokio::time::timeout(self.0.limits.first_catalog_time, asked).await;
+            state.ready.store(true, Ordering::Release);
+        }
+        state.snapshot.load_full()
+    }
+
+    /// The backend of this name, to call it. `None` if the tenant has none, or was never asked for.
+    pub fn backend(&self, tenant: &TenantName, name: &BackendName) -> Option<Arc<Backend>> {
+        self.source(tenant, name).map(|source| source.live.clone())
+    }
+
+    /// Asks for an early refresh of one backend, unless it was asked a moment ago.
+    pub fn nudge(&self, tenant: &TenantName, backend: &BackendName) {
+        if let Some(source) = self.source(tenant, backend) {
+            source.nudge();
+        }
+    }
+
+    /// Asks for an early refresh and waits for its end. `false` if there was none to wait for.
+    ///
+    /// # Cancel safety
+    /// Dropping the future changes nothing: the refresh goes on.
+    pub async fn refreshed(&self, tenant: &TenantName, backend: &BackendName) -> bool {
+        let Some(source) = self.source(tenant, backend) else { return false };
+        let Some(attempt) = source.nudge() else { return false };
+        source.attempt(attempt).await;
+        true
+    }
+
+    /// Tells which tenants there are now: the others' catalogs are dropped. A request that still
+    /// travels with an earlier configuration of a tenant is served with the newer one's catalog.
+    pub fn retain(&self, tenants: &[Arc<Tenant>]) {
+        let mut known = self.0.tenants.write().unwrap_or_else(PoisonError::into_inner);
+        known.current = tenants.iter().map(|tenant| (tenant.name.clone(), tenant.digest)).collect();
+        let Tenants { states, current } = &mut *known;
+        states.retain(|name, state| {
+            let stays = current.contains_key(name);
+            if !stays {
+                state.stop.cancel();
+            }
+            stays
+        });
+    }
+
+    /// What happened since the start.
+    pub fn counters(&self) -> &Counters {
+        &self.0.counters
+    }
+
+    /// Ends all refreshing. Snapshots stay readable.
+    pub async fn shutdown(&self) {
+        self.0.stop.cancel();
+        self.0.tasks.close();
+        self.0.tasks.wait().await;
+    }
+
+    fn source(&self, tenant: &TenantName, backend: &BackendName) -> Option<Arc<Source>> {
+        let known = self.0.tenants.read().unwrap_or_else(PoisonError::into_inner);
+        known.states.get(tenant)?.sources.iter().find(|source| source.config.name == *backend).cloned()
+    }
+
+    /// The state of this tenant in this configuration, or in a newer one.
+    fn state(&self, tenant: &Arc<Tenant>) -> Arc<State> {
+        let known = self.0.tenants.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(state) = known.serving(tenant) {
+            return state.clone();
+        }
+        drop(known);
+        let mut known = self.0.tenants.write().unwrap_or_else(PoisonError::into_inner);
+        // Somebody else may have been faster.
+        if let Some(state) = known.serving(tenant) {
+            return state.clone();
+        }
+        let earlier = known.states.get(&tenant.name);
+        let state = Arc::new(State::new(&self.0, tenant.clone(), earlier.map(|state| &**state)));
+        for source in &state.sources {
+            let task = keep_fresh(self.0.clone(), state.clone(), source.clone());
+            self.0.tasks.spawn(state.stop.clone().run_until_cancelled_owned(task));
+        }
+        if let Some(earlier) = known.states.insert(tenant.name.clone(), state.clone()) {
+            earlier.stop.cancel();
+        }
+        state
+    }
+}
+
+impl Tenants {
+    /// The state that serves a request with this configuration.
+    fn serving(&self, tenant: &Tenant) -> Option<&Arc<State>> {
+        let state = self.states.get(&tenant.name)?;
+        let digest = state.tenant.digest;
+        (digest == tenant.digest || self.current.get(&tenant.name) == Some(&digest)).then_some(state)
+    }
+}
+
+impl State {
+    fn new(inner: &Inner, tenant: Arc<Tenant>, earlier: Option<&State>) -> Self {
+        let source = |config: &Arc<_>| {
+            let (name, egress, limits) = (tenant.name.clone(), inner.egress.clone(), inner.limits.clone());
+            let live = Arc::new(Backend::new(Arc::clone(config), name, egress, limits));
+            let earlier =
+                earlier.and_then(|state| state.sources.iter().find(|s| s.config.name == config.name));
+            Arc::new(Source::new(config.clone(), live, earlier.map(|source| &**source)))
+        };
+        let revision = earlier.map_or(0, |state| state.snapshot.load().revision + 1);
+        Self {
+            sources: tenant.backends.iter().map(source).collect(),
+            snapshot: ArcSwap::from_pointee(Snapshot::compose(revision, &tenant, &[], &inner.limits)),
+            limits: inner.limits.clone(),
+            tenant,
+            ready: AtomicBool::new(false),
+            composing: Mutex::new(()),
+            stop: inner.stop.child_token(),
+        }
+    }
+
+    /// Puts what the sources have now in place. Says how many tools are newly left out.
+    fn compose(&self) -> usize {
+        let _one = self.composing.lock().unwrap_or_else(PoisonError::into_inner);
+        let parts: Vec<_> = self.sources.iter().filter_map(|source| source.part()).collect();
+        let old = self.snapshot.load_full();
+        let new = Snapshot::compose(old.revision + 1, &self.tenant, &parts, &self.limits);
+        let known: HashSet<_> = old.left_out.iter().chain(&old.cleaned).collect();
+        let fresh = |remarks: &[_]| {
+            remarks.iter().filter(|remark| !known.contains(remark)).cloned().collect::<Vec<_>>()
+        };
+        let (left_out, cleaned) = (fresh(&new.left_out), fresh(&new.cleaned));
+        self.snapshot.store(Arc::new(new));
+        let tenant = &self.tenant.name;
+        for remark in &left_out {
+            tracing::warn!(%tenant, backend = %remark.backend, tool = remark.name, reason = remark.reason, "left a tool out");
+        }
+        for remark in &cleaned {
+            tracing::warn!(%tenant, backend = %remark.backend, tool = remark.name, reason = remark.reason, "changed a tool's texts");
+        }
+        left_out.len()
+    }
+}
+
+/// The task of one backend: asks it, on its schedule, until it is cancelled.
+async fn keep_fresh(inner: Arc<Inner>, state: Arc<State>, source: Arc<Source>) {
+    let (tenant, backend) = (&state.tenant.name, &source.config.name);
+    if let Some(carried) = source.carried() {
+        install(&inner, &state, &source, carried).await;
+        source.attempted();
+    }
+    let mut failures = 0;
+    loop {
+        let wait = match source.list(&inner.limits).await {
+            Ok(answer) => {
+                failures = 0;
+                inner.counters.refreshed.fetch_add(1, Ordering::Relaxed);
+                if let Some(listing) = answer.listing {
+                    install(&inner, &state, &source, listing).await;
+                }
+                answer.wait
+            }
+            Err(reason) => {
+                failures += 1;
+                inner.counters.failed.fetch_add(1, Ordering::Relaxed);
+                tracing::warn!(%tenant, %backend, reason, failures, "a backend did not list its tools; the last list stays");
+                source::back_off(failures)
+            }
+        };
+        source.attempted();
+        source.rest(wait).await;
+    }
+}
+
+/// Takes a list and puts it into the catalog, on a blocking thread.
+async fn install(inner: &Arc<Inner>, state: &Arc<State>, source: &Arc<Source>, listing: Arc<ToolListing>) {
+    let (tenant, backend) = (&state.tenant.name, &source.config.name);
+    if let Some(reason) = listing.truncated {
+        tracing::error!(%tenant, %backend, reason, "a backend's list of tools is not complete");
+    }
+    let (limits, of, from) = (inner.limits.clone(), state.clone(), source.clone());
+    let job = move || {
+        from.take(listing, &limits);
+        of.compose()
+    };
+    match tokio::task::spawn_blocking(job).await {
+        Ok(left_out) => {
+            inner.counters.left_out.fetch_add(left_out as u64, Ordering::Relaxed);
+        }
+        Err(error) => {
+            tracing::error!(%tenant, %backend, %error, "a list of tools could not be compiled; the last one stays")
+        }
+    }
+}

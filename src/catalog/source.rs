@@ -1,0 +1,207 @@
+//! One backend of a tenant, as the catalog asks it: when, and what of its answer is kept.
+
+use std::error::Error;
+use std::hash::BuildHasher;
+use std::hash::RandomState;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwapOption;
+use tokio::sync::Notify;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use crate::backend::Backend;
+use crate::backend::ToolListing;
+use crate::catalog::admission;
+use crate::catalog::snapshot::Part;
+use crate::model::limits::Limits;
+use crate::model::tenant;
+
+/// Shortest time that a list is kept, whatever its `ttlMs`.
+const LEAST_TTL: Duration = Duration::from_secs(30);
+
+/// Longest time.
+const MOST_TTL: Duration = Duration::from_secs(60 * 60);
+
+/// First and longest pause after a failure.
+const BACK_OFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
+
+/// Least time between two refreshes that were asked for.
+const NUDGE_GAP: Duration = Duration::from_secs(5);
+
+/// A backend, its last list and its place in the schedule.
+pub(super) struct Source {
+    pub(super) config: Arc<tenant::Backend>,
+    pub(super) live: Arc<Backend>,
+    /// The last list, raw.
+    listing: ArcSwapOption<ToolListing>,
+    /// The last list, admitted.
+    part: ArcSwapOption<Part>,
+    nudged: Notify,
+    attempts: watch::Sender<Attempts>,
+}
+
+/// How often the backend was asked, successfully or not, and when it was last.
+#[derive(Clone, Copy)]
+struct Attempts {
+    count: u64,
+    last: Option<Instant>,
+}
+
+impl Source {
+    /// A source that was not asked yet. It takes over the list of an `earlier` one that asked the
+    /// same place in the same way.
+    pub(super) fn new(config: Arc<tenant::Backend>, live: Arc<Backend>, earlier: Option<&Source>) -> Self {
+        let listing = earlier.filter(|earlier| same_place(&earlier.config, &config));
+        Self {
+            config,
+            live,
+            listing: ArcSwapOption::new(listing.and_then(|earlier| earlier.listing.load_full())),
+            part: ArcSwapOption::empty(),
+            nudged: Notify::new(),
+            attempts: watch::Sender::new(Attempts { count: 0, last: None }),
+        }
+    }
+
+    /// What it puts into the catalog.
+    pub(super) fn part(&self) -> Option<Arc<Part>> {
+        self.part.load_full()
+    }
+
+    /// The list that it has before it was asked.
+    pub(super) fn carried(&self) -> Option<Arc<ToolListing>> {
+        self.listing.load_full()
+    }
+
+    /// Asks the backend. `None` if it has nothing new.
+    ///
+    /// # Cancel safety
+    /// Dropping the future closes its connections and changes nothing.
+    pub(super) async fn list(&self, limits: &Limits) -> Result<Answer, String> {
+        let listing = match tokio::time::timeout(limits.list_time, self.live.list_tools()).await {
+            Ok(Ok(listing)) => Arc::new(listing),
+            Ok(Err(error)) => return Err(chain(&error)),
+            Err(_) => return Err(format!("it did not list its tools within {:?}", limits.list_time)),
+        };
+        let known =
+            self.part.load().is_some() && self.listing.load().as_ref().is_some_and(|old| same(old, &listing));
+        Ok(Answer { wait: until_next(listing.ttl_ms, limits), listing: (!known).then_some(listing) })
+    }
+
+    /// Judges a list and keeps it. Compiles schemas: belongs on a blocking thread.
+    pub(super) fn take(&self, listing: Arc<ToolListing>, limits: &Limits) {
+        let admission = admission::admit(&self.config, &self.live, limits, &listing.tools);
+        let instructions = listing.instructions.clone();
+        self.part.store(Some(Arc::new(Part { backend: self.config.name.clone(), admission, instructions })));
+        self.listing.store(Some(listing));
+    }
+
+    /// Notes that the backend was asked, and wakes who waits for it.
+    pub(super) fn attempted(&self) {
+        self.attempts.send_modify(|attempts| {
+            *attempts = Attempts { count: attempts.count + 1, last: Some(Instant::now()) };
+        });
+    }
+
+    /// Waits until the backend was asked for the first time.
+    ///
+    /// # Cancel safety
+    /// Dropping the future changes nothing.
+    pub(super) async fn first_attempt(&self) {
+        // The sender is in `self`: it cannot be gone.
+        let _ = self.attempts.subscribe().wait_for(|attempts| attempts.count > 0).await;
+    }
+
+    /// Asks for an early refresh, unless the last one was a moment ago. Says which attempt to wait for.
+    pub(super) fn nudge(&self) -> Option<u64> {
+        let attempts = *self.attempts.borrow();
+        if attempts.last.is_some_and(|last| last.elapsed() < NUDGE_GAP) {
+            return None;
+        }
+        self.nudged.notify_one();
+        Some(attempts.count + 1)
+    }
+
+    /// Waits until the backend was asked `count` times.
+    ///
+    /// # Cancel safety
+    /// Dropping the future changes nothing.
+    pub(super) async fn attempt(&self, count: u64) {
+        let _ = self.attempts.subscribe().wait_for(|attempts| attempts.count >= count).await;
+    }
+
+    /// Waits until it is time to ask again.
+    ///
+    /// # Cancel safety
+    /// Dropping the future loses at most a nudge.
+    pub(super) async fn rest(&self, wait: Duration) {
+        let until = Instant::now() + wait;
+        loop {
+            tokio::select! {
+                () = tokio::time::sleep_until(until) => return,
+                () = self.nudged.notified() => {
+                    let last = self.attempts.borrow().last;
+                    // A nudge that came while the backend was being asked is served already.
+                    if last.is_none_or(|last| last.elapsed() >= NUDGE_GAP) {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// What a backend answered.
+pub(super) struct Answer {
+    /// Its list, if it is another than the last one.
+    pub(super) listing: Option<Arc<ToolListing>>,
+    /// How long it is good for.
+    pub(super) wait: Duration,
+}
+
+/// How long to wait after so many failures in a row.
+pub(super) fn back_off(failures: u32) -> Duration {
+    let (first, longest) = BACK_OFF;
+    let wait = first.saturating_mul(2u32.saturating_pow(failures.saturating_sub(1))).min(longest);
+    wait.mul_f64(0.5 + 0.5 * random())
+}
+
+/// How long a list is good for.
+///
+/// spec: server/utilities/caching, Freshness Calculation (who polls MUST apply jitter)
+pub(super) fn until_next(ttl_ms: Option<u64>, limits: &Limits) -> Duration {
+    let wait = match ttl_ms {
+        None | Some(0) => limits.refresh_time.mul_f64(0.9 + 0.2 * random()),
+        Some(ttl) => Duration::from_millis(ttl).clamp(LEAST_TTL, MOST_TTL).mul_f64(1.0 + 0.1 * random()),
+    };
+    wait.min(MOST_TTL)
+}
+
+/// A number from 0 to 1 that differs between replicas and calls. Not for secrets.
+fn random() -> f64 {
+    f64::from((RandomState::new().hash_one(()) >> 32) as u32) / f64::from(u32::MAX)
+}
+
+/// Whether both ask the same place with the same credential.
+fn same_place(one: &tenant::Backend, other: &tenant::Backend) -> bool {
+    let credential =
+        |of: &tenant::Backend| of.credential.as_ref().map(|c| (c.place.clone(), c.secret.clone()));
+    one.name == other.name && one.kind == other.kind && credential(one) == credential(other)
+}
+
+fn same(one: &ToolListing, other: &ToolListing) -> bool {
+    one.tools == other.tools && one.instructions == other.instructions && one.truncated == other.truncated
+}
+
+/// An error with what caused it, for the log.
+fn chain(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(inner) = cause {
+        text.push_str(": ");
+        text.push_str(&inner.to_string());
+        cause = inner.source();
+    }
+    text
+}

@@ -1,0 +1,127 @@
+//! Tools that are left out, with their reasons, and tools that are kept as they came.
+
+use super::admitted;
+use super::backend;
+use super::json;
+use super::tool;
+
+/// The reason for which `raw` is left out, while its sibling stays.
+fn reason(raw: &str) -> String {
+    let mut admission = admitted(&backend("crm", "crm_", &[]), &[json(raw), tool("sibling")]);
+    assert_eq!(admission.tools.len(), 1, "{raw}");
+    assert_eq!(&*admission.tools[0].public, "crm_sibling");
+    admission.left_out.remove(0).reason
+}
+
+#[test]
+fn a_bad_tool_is_left_out_and_its_sibling_stays() {
+    for (raw, expected) in [
+        ("7", "it is not an object"),
+        ("[]", "it is not an object"),
+        (r#"{"inputSchema":{"type":"object"}}"#, "its `name` has the wrong type"),
+        (r#"{"name":7,"inputSchema":{"type":"object"}}"#, "its `name` has the wrong type"),
+        (r#"{"name":"","inputSchema":{"type":"object"}}"#, "its name is empty"),
+        (
+            r#"{"name":"a\u202eb","inputSchema":{"type":"object"}}"#,
+            "its name has a character that cannot be seen",
+        ),
+        (
+            r#"{"name":"a\nb","inputSchema":{"type":"object"}}"#,
+            "its name has a character that cannot be seen",
+        ),
+        (
+            r#"{"name":"a","description":7,"inputSchema":{"type":"object"}}"#,
+            "its `description` has the wrong type",
+        ),
+        (r#"{"name":"a","title":null,"inputSchema":{"type":"object"}}"#, "its `title` has the wrong type"),
+        (
+            r#"{"name":"a","annotations":{"readOnlyHint":"yes"},"inputSchema":{"type":"object"}}"#,
+            "its `annotations` has the wrong type",
+        ),
+        (r#"{"name":"a","icons":[{}],"inputSchema":{"type":"object"}}"#, "its `icons` has the wrong type"),
+        (r#"{"name":"a","_meta":[],"inputSchema":{"type":"object"}}"#, "its `_meta` has the wrong type"),
+        (r#"{"name":"a"}"#, r#"its `inputSchema` is not an object of `"type": "object"`"#),
+        (r#"{"name":"a","inputSchema":null}"#, r#"its `inputSchema` is not an object of `"type": "object"`"#),
+        (r#"{"name":"a","inputSchema":true}"#, r#"its `inputSchema` is not an object of `"type": "object"`"#),
+        (r#"{"name":"a","inputSchema":[]}"#, r#"its `inputSchema` is not an object of `"type": "object"`"#),
+        (r#"{"name":"a","inputSchema":{}}"#, r#"its `inputSchema` is not an object of `"type": "object"`"#),
+        (
+            r#"{"name":"a","inputSchema":{"type":"array"}}"#,
+            r#"its `inputSchema` is not an object of `"type": "object"`"#,
+        ),
+        (
+            r#"{"name":"a","inputSchema":{"type":["object"]}}"#,
+            r#"its `inputSchema` is not an object of `"type": "object"`"#,
+        ),
+        (
+            r#"{"name":"a","inputSchema":{"type":"object","$ref":"file:///etc/hostname"}}"#,
+            r#"its `inputSchema` refers to something outside itself: "file:///etc/hostname""#,
+        ),
+        (
+            r#"{"name":"a","inputSchema":{"type":"object"},"outputSchema":{"$ref":"http://a.example/"}}"#,
+            r#"its `outputSchema` refers to something outside itself: "http://a.example/""#,
+        ),
+        (
+            r#"{"name":"a","inputSchema":{"type":"object"},"outputSchema":{"properties":{"a":{"type":"string","x-mcp-header":"A"}}}}"#,
+            "an `x-mcp-header` is not reached through `properties` alone",
+        ),
+        (
+            r#"{"name":"a","inputSchema":{"type":"object","properties":{"a":{"type":"number","x-mcp-header":"A"}}}}"#,
+            r#"the `x-mcp-header` "A" is not on a string, an integer or a boolean"#,
+        ),
+    ] {
+        assert_eq!(reason(raw), expected, "{raw}");
+    }
+}
+
+#[test]
+fn of_two_tools_with_one_name_the_later_is_left_out() {
+    let second = json(r#"{"name":"find","title":"second","inputSchema":{"type":"object"}}"#);
+    let admission = admitted(&backend("crm", "", &[]), &[tool("find"), second, tool("other")]);
+    assert_eq!(admission.tools.len(), 2);
+    assert!(!admission.tools[0].descriptor.text().contains("second"));
+    assert_eq!(admission.left_out.len(), 1);
+    assert_eq!(admission.left_out[0].name, "find");
+}
+
+#[test]
+fn members_are_kept_as_they_came() {
+    let raw = r#"{ "vendor/x":1e400, "name" : "fi\u006ed","description":"a\tb\u00e9", "inputSchema":{"type":"object","properties":{"n":{"type":"integer","maximum":9007199254740993}},"$comment":"\u200b"},"_meta":{"a":null}, "execution":{"taskSupport":"optional"}}"#;
+    let admission = admitted(&backend("crm", "crm_", &[]), &[json(raw)]);
+    assert_eq!(admission.cleaned, []);
+    let found = &admission.tools[0];
+    assert_eq!((&*found.public, &*found.own), ("crm_find", "find"));
+    assert_eq!(
+        found.descriptor.text(),
+        r#"{"vendor/x":1e400,"name":"crm_find","description":"a\tb\u00e9","inputSchema":{"type":"object","properties":{"n":{"type":"integer","maximum":9007199254740993}},"$comment":"\u200b"},"_meta":{"a":null},"execution":{"taskSupport":"optional"}}"#
+    );
+}
+
+#[test]
+fn texts_for_people_are_cleaned_and_cut() {
+    let raw = format!(
+        r#"{{"name":"find","title":"Fi\u202end","description":"\u001b[31m{}","annotations":{{"title":"a\u200bb","readOnlyHint":true}},"inputSchema":{{"type":"object"}}}}"#,
+        "x".repeat(1 << 20)
+    );
+    let admission = admitted(&backend("crm", "", &[]), &[json(&raw)]);
+    let shown = &admission.tools[0].descriptor;
+    assert_eq!(shown.member("title").unwrap().text(), r#""Find""#);
+    assert_eq!(shown.member("annotations").unwrap().text(), r#"{"title":"ab","readOnlyHint":true}"#);
+    let description = shown.member("description").unwrap().string().unwrap();
+    assert!(description.starts_with("xxx") && description.len() <= 8 << 10);
+    assert_eq!(admission.cleaned.len(), 1, "and it is said");
+}
+
+#[test]
+fn a_backend_has_one_budget_for_all_its_tools() {
+    let properties: String = (0..9_000).map(|n| format!(r#","p{n}":true"#)).collect();
+    let wide = |n: usize| {
+        json(&format!(
+            r#"{{"name":"t{n}","inputSchema":{{"type":"object","properties":{{"a":true{properties}}}}}}}"#
+        ))
+    };
+    let listed: Vec<_> = (0..60).map(wide).collect();
+    let admission = admitted(&backend("crm", "", &[]), &listed);
+    assert!((50..60).contains(&admission.tools.len()), "{}", admission.tools.len());
+    assert!(admission.left_out.iter().all(|remark| remark.reason.contains("together")));
+}

@@ -1,0 +1,103 @@
+//! Tests of the catalog, and what they are made of.
+
+mod admission;
+mod params;
+mod refresh;
+mod views;
+
+use std::sync::Arc;
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use crate::backend::Backend;
+use crate::catalog::admission::Admission;
+use crate::catalog::admission::admit;
+use crate::egress::Egress;
+use crate::egress::rules::Rules;
+use crate::model::caller::Caller;
+use crate::model::limits::Limits;
+use crate::model::name::BackendName;
+use crate::model::name::TenantName;
+use crate::model::scope::Scopes;
+use crate::model::tenant;
+use crate::model::tenant::BackendKind;
+use crate::model::tenant::ScopeRule;
+use crate::model::tenant::Tenant;
+use crate::protocol::json::Json;
+
+fn json(text: &str) -> Json {
+    Json::parse(Bytes::copy_from_slice(text.as_bytes()), 1000).unwrap()
+}
+
+fn limits() -> Limits {
+    Limits::default()
+}
+
+fn egress() -> Egress {
+    static EGRESS: LazyLock<Egress> = LazyLock::new(|| {
+        let rules = Rules { allow: vec!["127.0.0.0/8".parse().unwrap()] };
+        Egress::new(rules, Duration::from_secs(1), &[]).unwrap()
+    });
+    EGRESS.clone()
+}
+
+fn backend(name: &str, prefix: &str, rules: &[(&str, &str)]) -> Arc<tenant::Backend> {
+    let rule = |(glob, needs): &(&str, &str)| ScopeRule {
+        kind: None,
+        glob: (*glob).into(),
+        needs: Scopes::parse(needs),
+    };
+    Arc::new(tenant::Backend {
+        name: BackendName::new(name).unwrap(),
+        kind: BackendKind::Demo,
+        prefix: prefix.into(),
+        timeout: Duration::from_secs(60),
+        idle_timeout: Duration::from_secs(30),
+        scopes: rules.iter().map(rule).collect(),
+        credential: None,
+    })
+}
+
+fn tenant(backends: Vec<Arc<tenant::Backend>>, digest: u64) -> Arc<Tenant> {
+    Arc::new(Tenant {
+        name: TenantName::new("acme").unwrap(),
+        instructions: Some("Acme's tools.".into()),
+        scopes_offered: Scopes::default(),
+        scope_implies: [("admin".into(), Scopes::parse("read write"))].into(),
+        public_catalog: false,
+        backends,
+        digest,
+    })
+}
+
+fn caller(tenant: &str, scopes: &str) -> Caller {
+    Caller {
+        tenant: TenantName::new(tenant).unwrap(),
+        issuer: "https://issuer.example".into(),
+        subject: "alice".into(),
+        client: None,
+        scopes: Scopes::parse(scopes),
+        expires_at: u64::MAX,
+    }
+}
+
+fn live(config: &Arc<tenant::Backend>) -> Arc<Backend> {
+    Arc::new(Backend::new(config.clone(), TenantName::new("acme").unwrap(), egress(), Arc::new(limits())))
+}
+
+/// The minimal tool of this name.
+fn tool(name: &str) -> Json {
+    json(&format!(r#"{{"name":"{name}","inputSchema":{{"type":"object"}}}}"#))
+}
+
+fn admitted(config: &Arc<tenant::Backend>, listed: &[Json]) -> Admission {
+    admit(config, &live(config), &limits(), listed)
+}
+
+#[test]
+fn a_closed_schema_of_the_harness_is_admitted() {
+    let admission = admitted(&backend("crm", "", &[]), &[tool("find")]);
+    assert_eq!(admission.tools.len(), 1, "{:?}", admission.left_out);
+}

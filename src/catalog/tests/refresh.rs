@@ -1,0 +1,262 @@
+//! Catalogs over backends that answer, fail, hang and change.
+
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use serde_json::Value;
+use serde_json::json;
+use tokio::io::AsyncReadExt;
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpListener;
+use tokio::time::Instant;
+
+use super::backend;
+use super::caller;
+use super::egress;
+use super::limits;
+use super::tenant;
+use crate::catalog::refresh::Catalogs;
+use crate::catalog::snapshot::Snapshot;
+use crate::catalog::source;
+use crate::model::limits::Limits;
+use crate::model::name::BackendName;
+use crate::model::name::TenantName;
+use crate::model::tenant::Backend;
+use crate::model::tenant::BackendKind;
+
+/// An MCP server that lists what it is told to.
+struct Upstream {
+    url: url::Url,
+    state: Arc<Mutex<State>>,
+    task: tokio::task::JoinHandle<()>,
+}
+
+#[derive(Default)]
+struct State {
+    tools: Vec<&'static str>,
+    /// Answers 500.
+    broken: bool,
+    /// Does not answer.
+    silent: bool,
+    lists: usize,
+}
+
+impl Upstream {
+    async fn start(tools: &[&'static str]) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/mcp", listener.local_addr().unwrap()).parse().unwrap();
+        let state = Arc::new(Mutex::new(State { tools: tools.to_vec(), ..State::default() }));
+        let served = state.clone();
+        let task = tokio::spawn(async move {
+            loop {
+                let (stream, _) = listener.accept().await.unwrap();
+                tokio::spawn(answer(stream, served.clone()));
+            }
+        });
+        Self { url, state, task }
+    }
+
+    fn set(&self, change: impl FnOnce(&mut State)) {
+        change(&mut self.state.lock().unwrap());
+    }
+
+    fn lists(&self) -> usize {
+        self.state.lock().unwrap().lists
+    }
+
+    fn backend(&self, name: &str, prefix: &str) -> Arc<Backend> {
+        let config = backend(name, prefix, &[]);
+        Arc::new(Backend { kind: BackendKind::Mcp { url: self.url.clone() }, ..(*config).clone() })
+    }
+}
+
+impl Drop for Upstream {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+async fn answer(mut stream: tokio::net::TcpStream, state: Arc<Mutex<State>>) {
+    let mut bytes = Vec::new();
+    let request: Value = loop {
+        let mut part = [0; 4096];
+        match stream.read(&mut part).await {
+            Ok(read) if read > 0 => bytes.extend_from_slice(&part[..read]),
+            _ => return,
+        }
+        let head = bytes.windows(4).position(|four| four == b"\r\n\r\n");
+        if let Some(body) = head.and_then(|at| serde_json::from_slice(&bytes[at + 4..]).ok()) {
+            break body;
+        }
+    };
+    let listing = request["method"] == "tools/list";
+    let (status, silent, tools) = {
+        let mut state = state.lock().unwrap();
+        state.lists += usize::from(listing);
+        let tools: Vec<_> =
+            state.tools.iter().map(|name| json!({"name": name, "inputSchema": {"type": "object"}})).collect();
+        (if state.broken { "500 Oops" } else { "200 OK" }, state.silent, tools)
+    };
+    if silent {
+        return std::future::pending().await;
+    }
+    let result = match listing {
+        true => json!({"resultType": "complete", "tools": tools, "ttlMs": 0, "cacheScope": "private"}),
+        false => {
+            json!({"resultType": "complete", "instructions": "Be kind.", "supportedVersions": ["2026-07-28"],
+                        "capabilities": {"tools": {}}, "serverInfo": {"name": "u", "version": "1"}, "ttlMs": 0, "cacheScope": "private"})
+        }
+    };
+    let body = json!({"jsonrpc": "2.0", "id": request["id"], "result": result}).to_string();
+    let head = format!(
+        "HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-length: {}\r\nconnection: close\r\n\r\n",
+        body.len()
+    );
+    let _ = stream.write_all((head + &body).as_bytes()).await;
+}
+
+/// The tools that a caller of `acme` sees.
+fn seen(snapshot: &Snapshot) -> Vec<String> {
+    let page = snapshot.view(&tenant(vec![], 0), &caller("acme", "")).page(None);
+    page.tools.elements().map(|tool| tool.member("name").unwrap().string().unwrap()).collect()
+}
+
+fn catalogs(limits: Limits) -> Catalogs {
+    Catalogs::new(egress(), Arc::new(limits))
+}
+
+fn names() -> (TenantName, BackendName) {
+    (TenantName::new("acme").unwrap(), BackendName::new("one").unwrap())
+}
+
+#[tokio::test]
+async fn the_demo_backend_is_in_the_catalog_at_once() {
+    let catalogs = catalogs(limits());
+    let acme = tenant(vec![backend("demo", "", &[])], 1);
+    let snapshot = catalogs.snapshot(&acme).await;
+    assert!(seen(&snapshot).contains(&"echo".to_owned()), "{:?}", seen(&snapshot));
+    assert_eq!(snapshot.left_out, []);
+    assert_eq!(snapshot.find("region_lookup").unwrap().header_params[0].header, "Mcp-Param-Region");
+    assert!(catalogs.backend(&acme.name, &acme.backends[0].name).is_some());
+    assert!(Arc::ptr_eq(&snapshot, &catalogs.snapshot(&acme).await), "nothing changed");
+    catalogs.shutdown().await;
+}
+
+#[tokio::test]
+async fn the_first_build_is_shared_and_waits_for_no_hanging_backend() {
+    let (one, two) = (Upstream::start(&["a"]).await, Upstream::start(&["b"]).await);
+    two.set(|state| state.silent = true);
+    let catalogs = catalogs(Limits { first_catalog_time: Duration::from_millis(500), ..limits() });
+    let acme = tenant(vec![one.backend("one", ""), two.backend("two", "")], 1);
+    let started = Instant::now();
+    let both = tokio::join!(catalogs.snapshot(&acme), catalogs.snapshot(&acme));
+    assert!((500..5_000).contains(&started.elapsed().as_millis()), "{:?}", started.elapsed());
+    assert_eq!((seen(&both.0), seen(&both.1)), (vec!["a".into()], vec!["a".into()]));
+    assert_eq!(both.0.instructions.as_deref(), Some("Acme's tools.\n\nBe kind."));
+    assert_eq!(one.lists(), 1);
+    let started = Instant::now();
+    catalogs.snapshot(&acme).await;
+    assert!(started.elapsed() < Duration::from_millis(400), "only the first requests wait");
+    catalogs.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_failing_backend_keeps_its_last_list() {
+    let upstream = Upstream::start(&["a", "b"]).await;
+    let catalogs = catalogs(Limits { refresh_time: Duration::from_millis(20), ..limits() });
+    let acme = tenant(vec![upstream.backend("one", "")], 1);
+    let first = catalogs.snapshot(&acme).await;
+    assert_eq!(seen(&first), ["a", "b"]);
+    upstream.set(|state| state.broken = true);
+    eventually(async || catalogs.counters().failed.load(Ordering::Relaxed) > 0).await;
+    assert!(Arc::ptr_eq(&first, &catalogs.snapshot(&acme).await));
+    upstream.set(|state| (state.broken, state.tools) = (false, vec!["c"]));
+    eventually(async || seen(&*catalogs.snapshot(&acme).await) == ["c"]).await;
+    assert!(catalogs.snapshot(&acme).await.revision > first.revision);
+    catalogs.shutdown().await;
+    let lists = upstream.lists();
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert_eq!(upstream.lists(), lists, "nothing is asked after the end");
+}
+
+#[tokio::test]
+async fn a_new_configuration_takes_over_the_last_list() {
+    let upstream = Upstream::start(&["a"]).await;
+    let catalogs = catalogs(limits());
+    catalogs.snapshot(&tenant(vec![upstream.backend("one", "")], 1)).await;
+    upstream.set(|state| state.silent = true);
+    let started = Instant::now();
+    let newer = tenant(vec![upstream.backend("one", "x_")], 2);
+    assert_eq!(seen(&*catalogs.snapshot(&newer).await), ["x_a"]);
+    assert!(started.elapsed() < Duration::from_secs(4));
+    // Another place has another list.
+    let elsewhere = Upstream::start(&["b"]).await;
+    let newest = tenant(vec![elsewhere.backend("one", "")], 3);
+    assert_eq!(seen(&*catalogs.snapshot(&newest).await), ["b"]);
+    // A request that was on its way when the configuration changed does not bring it back.
+    catalogs.retain(std::slice::from_ref(&newest));
+    assert_eq!(seen(&*catalogs.snapshot(&newer).await), ["b"]);
+    catalogs.retain(&[]);
+    assert!(catalogs.backend(&newest.name, &newest.backends[0].name).is_none());
+    catalogs.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_nudge_refreshes_early_but_not_twice_in_a_moment() {
+    let upstream = Upstream::start(&["a"]).await;
+    let catalogs = catalogs(limits());
+    let acme = tenant(vec![upstream.backend("one", "")], 1);
+    let (tenant, backend) = names();
+    assert!(!catalogs.refreshed(&tenant, &backend).await, "nobody asked for it yet");
+    catalogs.snapshot(&acme).await;
+    upstream.set(|state| state.tools = vec!["b"]);
+    assert!(!catalogs.refreshed(&tenant, &backend).await, "it was listed a moment ago");
+    eventually(async || {
+        let both = tokio::join!(catalogs.refreshed(&tenant, &backend), catalogs.refreshed(&tenant, &backend));
+        assert_eq!(both.0, both.1, "they share one");
+        both.0
+    })
+    .await;
+    assert_eq!(seen(&*catalogs.snapshot(&acme).await), ["b"]);
+    catalogs.nudge(&tenant, &backend);
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    assert_eq!(upstream.lists(), 2, "one refresh for all");
+    catalogs.shutdown().await;
+}
+
+#[test]
+fn waits_follow_the_ttl_within_bounds() {
+    let limits = limits();
+    for (ttl, least, most) in [
+        (None, 270, 330),
+        (Some(0), 270, 330),
+        (Some(1), 30, 33),
+        (Some(60_000), 60, 66),
+        (Some(u64::MAX), 3600, 3600),
+    ] {
+        for _ in 0..20 {
+            let wait = source::until_next(ttl, &limits);
+            assert!(
+                (Duration::from_secs(least)..=Duration::from_secs(most)).contains(&wait),
+                "{ttl:?} {wait:?}"
+            );
+        }
+    }
+    for (failures, most) in [(1, 1), (2, 2), (3, 4), (7, 60), (u32::MAX, 60)] {
+        let wait = source::back_off(failures);
+        assert!(
+            wait >= Duration::from_secs(most) / 2 && wait <= Duration::from_secs(most),
+            "{failures} {wait:?}"
+        );
+    }
+}
+
+async fn eventually(mut holds: impl AsyncFnMut() -> bool) {
+    let started = Instant::now();
+    while !holds().await {
+        assert!(started.elapsed() < Duration::from_secs(10), "it never happened");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}

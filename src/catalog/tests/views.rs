@@ -1,0 +1,131 @@
+//! Snapshots, who sees what of them, and pages over a changing one.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use proptest::prelude::prop;
+use proptest::prelude::proptest;
+use proptest::prop_assert_eq;
+
+use super::admitted;
+use super::backend;
+use super::caller;
+use super::limits;
+use super::tenant;
+use super::tool;
+use crate::catalog::cursor::open_cursor;
+use crate::catalog::cursor::seal_cursor;
+use crate::catalog::snapshot::Part;
+use crate::catalog::snapshot::Snapshot;
+use crate::catalog::view::Page;
+use crate::model::limits::Limits;
+use crate::model::tenant::ObjectKind;
+use crate::seal::KeyRing;
+
+fn part(config: &Arc<crate::model::tenant::Backend>, names: &[&str]) -> Arc<Part> {
+    let listed: Vec<_> = names.iter().map(|name| tool(name)).collect();
+    let instructions = Some(format!("About {}.", config.name));
+    Arc::new(Part { backend: config.name.clone(), admission: admitted(config, &listed), instructions })
+}
+
+fn names(page: &Page) -> Vec<String> {
+    page.tools.elements().map(|tool| tool.member("name").unwrap().string().unwrap()).collect()
+}
+
+#[test]
+fn tools_are_in_the_order_of_public_names_and_found_by_table() {
+    let (crm, docs) = (backend("crm", "crm_", &[]), backend("docs", "", &[]));
+    let acme = tenant(vec![crm.clone(), docs.clone()], 1);
+    let parts = [part(&crm, &["b", "a"]), part(&docs, &["z", "b", "crm", "B"])];
+    let snapshot = Snapshot::compose(1, &acme, &parts, &limits());
+    let page = snapshot.view(&acme, &caller("acme", "")).page(None);
+    assert_eq!(names(&page), ["B", "b", "crm", "crm_a", "crm_b", "z"]);
+    assert_eq!(page.next, None);
+    assert_eq!(&*snapshot.find("crm_b").unwrap().own, "b");
+    assert_eq!(snapshot.find("crm_b").unwrap().backend.as_str(), "crm");
+    assert_eq!(snapshot.find("b").unwrap().backend.as_str(), "docs");
+    assert!(snapshot.find("crm_z").is_none());
+    assert_eq!(snapshot.instructions.as_deref(), Some("Acme's tools.\n\nAbout crm.\n\nAbout docs."));
+}
+
+#[test]
+fn the_first_backend_that_claims_a_name_owns_it() {
+    let (one, two) = (backend("one", "", &[]), backend("two", "", &[]));
+    let acme = tenant(vec![one.clone(), two.clone()], 1);
+    let snapshot =
+        Snapshot::compose(1, &acme, &[part(&one, &["a", "b"]), part(&two, &["b", "c"])], &limits());
+    assert_eq!(snapshot.len(), 3);
+    assert_eq!(snapshot.find("b").unwrap().backend.as_str(), "one");
+    assert_eq!(snapshot.left_out.len(), 1);
+    assert_eq!(snapshot.left_out[0].backend.as_str(), "two");
+    assert_eq!(snapshot.left_out[0].reason, "the public name \"b\" belongs to backend `one`");
+}
+
+#[test]
+fn callers_see_what_their_scopes_allow_and_share_views() {
+    let crm = backend("crm", "", &[("*", "read"), ("delete", "write")]);
+    let acme = tenant(vec![crm.clone()], 1);
+    let snapshot = Snapshot::compose(1, &acme, &[part(&crm, &["find", "delete"])], &limits());
+    let seen =
+        |of: &str, scopes: &str| names(&snapshot.view(&acme, &caller(of, scopes)).page(None)).join(" ");
+    for (scopes, expected) in [
+        ("", ""),
+        ("read", "find"),
+        ("write", ""),
+        ("read write", "delete find"),
+        ("admin", "delete find"),
+        ("read x", "find"),
+    ] {
+        assert_eq!(seen("acme", scopes), expected, "{scopes:?}");
+        // Another tenant's caller sees nothing, before and after the view is there.
+        assert_eq!(seen("other", scopes), "");
+        assert_eq!(seen("acme", scopes), expected, "{scopes:?}");
+    }
+    let (one, two) = (caller("acme", "admin"), caller("acme", "read write more"));
+    assert!(Arc::ptr_eq(&snapshot.view(&acme, &one), &snapshot.view(&acme, &two)));
+}
+
+#[test]
+fn cursors_open_for_their_list_and_principal_only() {
+    let ring = KeyRing::new(vec![[3; 32]]).unwrap();
+    let (acme, other) = (caller("acme", "").tenant, caller("other", "").tenant);
+    let cursor = seal_cursor(&ring, &acme, "alice", ObjectKind::Tool, "find", 100);
+    let open = |tenant, principal, kind, now| open_cursor(&ring, tenant, principal, kind, &cursor, now);
+    assert_eq!(open(&acme, "alice", ObjectKind::Tool, 101).unwrap(), "find");
+    assert!(open(&other, "alice", ObjectKind::Tool, 101).is_err());
+    assert!(open(&acme, "bob", ObjectKind::Tool, 101).is_err());
+    assert!(open(&acme, "alice", ObjectKind::Prompt, 101).is_err());
+    assert!(open(&acme, "alice", ObjectKind::Tool, 100 + 24 * 3600).is_err());
+    assert!(open_cursor(&ring, &acme, "alice", ObjectKind::Tool, "", 101).is_err());
+}
+
+proptest! {
+    /// Pages over a catalog that changes between any two of them.
+    #[test]
+    fn what_stays_is_shown_exactly_once(
+        stay in prop::collection::btree_set("[a-c]{1,3}", 1..12),
+        changing in prop::collection::vec(prop::collection::btree_set("[a-c]{1,3}", 0..8), 12),
+        page_size in 1usize..5,
+    ) {
+        let crm = backend("crm", "", &[]);
+        let acme = tenant(vec![crm.clone()], 1);
+        let limits = Limits { page_size, ..limits() };
+        let mut shown = Vec::new();
+        let mut last: Option<Arc<str>> = None;
+        for visit in 0.. {
+            let now: BTreeSet<_> = stay.iter().chain(&changing[visit % changing.len()]).map(|name| &**name).collect();
+            let now: Vec<_> = now.into_iter().collect();
+            let snapshot = Snapshot::compose(visit as u64, &acme, &[part(&crm, &now)], &limits);
+            let page = snapshot.view(&acme, &caller("acme", "")).page(last.as_deref());
+            shown.extend(names(&page));
+            match page.next {
+                Some(next) => last = Some(next),
+                None => break,
+            }
+        }
+        let stayed: Vec<_> = shown.iter().filter(|name| stay.contains(*name)).collect();
+        prop_assert_eq!(stayed, stay.iter().collect::<Vec<_>>());
+        let unique: BTreeSet<_> = shown.iter().collect();
+        prop_assert_eq!(unique.len(), shown.len());
+    }
+}
