@@ -1,0 +1,348 @@
+//! Every metric, by name, unit and labels. docs/reference/metrics.md is the same list.
+//!
+//! A label's value is program text (`&'static str`), never input: no label is unbounded.
+
+use std::time::Duration;
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::encoding::text;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::Registry;
+use prometheus_client::registry::Unit;
+
+/// The media type of [`Metrics::encode`].
+pub const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+const SECONDS: [f64; 15] =
+    [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0];
+
+// spec: server/*, client/*, basic/utilities: the methods that get a label of their own.
+const METHODS: [&str; 17] = [
+    "initialize",
+    "ping",
+    "server/discover",
+    "tools/list",
+    "tools/call",
+    "prompts/list",
+    "prompts/get",
+    "resources/list",
+    "resources/templates/list",
+    "resources/read",
+    "resources/subscribe",
+    "resources/unsubscribe",
+    "subscriptions/listen",
+    "completion/complete",
+    "logging/setLevel",
+    "notifications/cancelled",
+    "notifications/initialized",
+];
+
+/// How a request or an attempt ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Outcome {
+    /// Answered with a result.
+    Ok,
+    /// Answered with a JSON-RPC error or an `isError` result that we only carried.
+    Error,
+    /// Refused by us: the caller's fault.
+    Refused,
+    /// Failed by us or by a backend.
+    Failed,
+    /// Not in time.
+    TimedOut,
+    /// The other side left first.
+    Cancelled,
+}
+
+impl Outcome {
+    /// The label's value.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Error => "error",
+            Self::Refused => "refused",
+            Self::Failed => "failed",
+            Self::TimedOut => "timed_out",
+            Self::Cancelled => "cancelled",
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ByMethod {
+    method: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ByMethodAndOutcome {
+    method: &'static str,
+    outcome: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ByOutcome {
+    outcome: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ByKind {
+    kind: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ByResult {
+    result: &'static str,
+}
+
+type Seconds = Family<ByMethod, Histogram, fn() -> Histogram>;
+
+/// The instruments of one process.
+pub struct Metrics {
+    registry: Registry,
+    requests: Family<ByMethodAndOutcome, Counter>,
+    request_seconds: Seconds,
+    requests_in_flight: Gauge,
+    connections_open: Gauge,
+    streams_open: Gauge,
+    refusals: Family<ByKind, Counter>,
+    token_cache: Family<ByResult, Counter>,
+    key_fetches: Family<ByOutcome, Counter>,
+    upstream_requests: Family<ByOutcome, Counter>,
+    upstream_seconds: Histogram,
+    catalog_refreshes: Family<ByOutcome, Counter>,
+    tools_left_out: Counter,
+    config_reloads: Family<ByOutcome, Counter>,
+    panics: Counter,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Metrics {
+    /// All instruments, at zero.
+    pub fn new() -> Self {
+        let mut metrics = Self {
+            registry: Registry::with_prefix("fondaco"),
+            requests: Family::default(),
+            request_seconds: Seconds::new_with_constructor(seconds),
+            requests_in_flight: Gauge::default(),
+            connections_open: Gauge::default(),
+            streams_open: Gauge::default(),
+            refusals: Family::default(),
+            token_cache: Family::default(),
+            key_fetches: Family::default(),
+            upstream_requests: Family::default(),
+            upstream_seconds: seconds(),
+            catalog_refreshes: Family::default(),
+            tools_left_out: Counter::default(),
+            config_reloads: Family::default(),
+            panics: Counter::default(),
+        };
+        metrics.register_road();
+        metrics.register_rooms();
+        metrics
+    }
+
+    fn register_road(&mut self) {
+        let registry = &mut self.registry;
+        registry.register("requests", "MCP requests answered", self.requests.clone());
+        registry.register_with_unit(
+            "request_duration",
+            "Time from a request's head to the end of its answer, streams included",
+            Unit::Seconds,
+            self.request_seconds.clone(),
+        );
+        let in_flight = self.requests_in_flight.clone();
+        registry.register("requests_in_flight", "Requests being answered, streams included", in_flight);
+        registry.register("connections_open", "Client connections open", self.connections_open.clone());
+        registry.register("streams_open", "SSE answers open", self.streams_open.clone());
+        registry.register(
+            "refusals",
+            "Requests that we refused, by what refused them",
+            self.refusals.clone(),
+        );
+        registry.register("panics", "Requests that died by a fault of ours", self.panics.clone());
+    }
+
+    fn register_rooms(&mut self) {
+        let registry = &mut self.registry;
+        registry.register("token_cache", "Lookups of verified tokens", self.token_cache.clone());
+        registry.register("key_fetches", "Fetches of issuers' metadata and keys", self.key_fetches.clone());
+        registry.register("upstream_requests", "Requests to backends", self.upstream_requests.clone());
+        registry.register_with_unit(
+            "upstream_duration",
+            "Time from sending a request to a backend to the end of its answer",
+            Unit::Seconds,
+            self.upstream_seconds.clone(),
+        );
+        let refreshes = self.catalog_refreshes.clone();
+        registry.register("catalog_refreshes", "Refreshes of a backend's catalog", refreshes);
+        let left_out = self.tools_left_out.clone();
+        registry.register("tools_left_out", "Tools that a refresh left out, each time", left_out);
+        registry.register("config_reloads", "Reloads of the tenants file", self.config_reloads.clone());
+    }
+
+    /// A request was answered. A method that MCP does not know counts as `other`.
+    pub fn request(&self, method: Option<&str>, outcome: Outcome, time: Duration) {
+        let method = method_label(method);
+        self.requests.get_or_create(&ByMethodAndOutcome { method, outcome: outcome.as_str() }).inc();
+        self.request_seconds.get_or_create(&ByMethod { method }).observe(time.as_secs_f64());
+    }
+
+    /// A request is being answered until the guard is dropped.
+    pub fn request_in_flight(&self) -> Open {
+        Open::new(&self.requests_in_flight)
+    }
+
+    /// An SSE answer is open until the guard is dropped.
+    pub fn stream_open(&self) -> Open {
+        Open::new(&self.streams_open)
+    }
+
+    /// The gauge of open client connections, for `edge::accept`.
+    pub fn connections(&self) -> Gauge {
+        self.connections_open.clone()
+    }
+
+    /// A request was refused. `kind` names the refusal's variant.
+    pub fn refusal(&self, kind: &'static str) {
+        self.refusals.get_or_create(&ByKind { kind }).inc();
+    }
+
+    /// A token was looked up among the verified ones.
+    pub fn token_cache(&self, hit: bool) {
+        let result = if hit { "hit" } else { "miss" };
+        self.token_cache.get_or_create(&ByResult { result }).inc();
+    }
+
+    /// An issuer was asked for metadata or keys.
+    pub fn key_fetch(&self, outcome: Outcome) {
+        self.key_fetches.get_or_create(&ByOutcome { outcome: outcome.as_str() }).inc();
+    }
+
+    /// A backend was asked.
+    pub fn upstream(&self, outcome: Outcome, time: Duration) {
+        self.upstream_requests.get_or_create(&ByOutcome { outcome: outcome.as_str() }).inc();
+        self.upstream_seconds.observe(time.as_secs_f64());
+    }
+
+    /// A backend's catalog was refreshed; `left_out` tools were not taken.
+    pub fn catalog_refresh(&self, outcome: Outcome, left_out: u64) {
+        self.catalog_refreshes.get_or_create(&ByOutcome { outcome: outcome.as_str() }).inc();
+        self.tools_left_out.inc_by(left_out);
+    }
+
+    /// The tenants file was read again.
+    pub fn config_reload(&self, outcome: Outcome) {
+        self.config_reloads.get_or_create(&ByOutcome { outcome: outcome.as_str() }).inc();
+    }
+
+    /// A request died by a fault of ours.
+    pub fn panic(&self) {
+        self.panics.inc();
+    }
+
+    /// Everything, in the OpenMetrics text format.
+    pub fn encode(&self) -> String {
+        let mut out = String::new();
+        text::encode(&mut out, &self.registry).expect("a String takes every write");
+        out
+    }
+}
+
+/// One more in a gauge, until it is dropped.
+#[must_use = "dropping it counts down again"]
+pub struct Open(Gauge);
+
+impl Open {
+    /// Counts one more in `gauge`.
+    pub fn new(gauge: &Gauge) -> Self {
+        gauge.inc();
+        Self(gauge.clone())
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
+}
+
+fn seconds() -> Histogram {
+    Histogram::new(SECONDS)
+}
+
+fn method_label(method: Option<&str>) -> &'static str {
+    let Some(method) = method else { return "none" };
+    METHODS.into_iter().find(|known| *known == method).unwrap_or("other")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::time::Duration;
+
+    use super::Metrics;
+    use super::Outcome;
+
+    const PAGE: &str = include_str!("../../docs/reference/metrics.md");
+
+    #[test]
+    fn the_page_and_the_registry_name_the_same_metrics() {
+        let metrics = Metrics::new();
+        // A metric with labels is told from its first value on.
+        metrics.request(None, Outcome::Ok, Duration::ZERO);
+        metrics.refusal("x");
+        metrics.token_cache(true);
+        metrics.key_fetch(Outcome::Ok);
+        metrics.upstream(Outcome::Ok, Duration::ZERO);
+        metrics.catalog_refresh(Outcome::Ok, 0);
+        metrics.config_reload(Outcome::Ok);
+        let encoded = metrics.encode();
+        let typed = encoded.lines().filter_map(|line| line.strip_prefix("# TYPE "));
+        let registered: BTreeSet<String> = typed
+            .map(|line| match line.split_once(' ') {
+                Some((name, "counter")) => format!("{name}_total"),
+                Some((name, _)) => name.to_owned(),
+                None => panic!("{line}"),
+            })
+            .collect();
+        let rows = PAGE.lines().filter_map(|line| line.strip_prefix("| `")?.split_once('`'));
+        let documented: BTreeSet<String> = rows.map(|(name, _)| name.to_owned()).collect();
+        assert_eq!(documented, registered);
+    }
+
+    #[test]
+    fn a_client_cannot_invent_a_label() {
+        let metrics = Metrics::new();
+        for i in 0..100 {
+            metrics.request(Some(&format!("x/{i}")), Outcome::Refused, Duration::from_millis(3));
+        }
+        metrics.request(Some("tools/call"), Outcome::Ok, Duration::from_millis(3));
+        let encoded = metrics.encode();
+        assert!(
+            encoded.contains(r#"fondaco_requests_total{method="other",outcome="refused"} 100"#),
+            "{encoded}"
+        );
+        assert!(
+            encoded.contains(r#"fondaco_requests_total{method="tools/call",outcome="ok"} 1"#),
+            "{encoded}"
+        );
+        assert!(!encoded.contains("x/1"));
+    }
+
+    #[test]
+    fn gauges_come_back() {
+        let metrics = Metrics::new();
+        let open = (metrics.stream_open(), metrics.request_in_flight());
+        assert!(metrics.encode().contains("fondaco_streams_open 1"));
+        drop(open);
+        assert!(metrics.encode().contains("fondaco_streams_open 0"));
+    }
+}
