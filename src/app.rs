@@ -1,1 +1,36 @@
-//! (app: under construction)
+//! Everything that is built once and shared by every request.
+
+use std::sync::Arc;
+
+use tokio_util::task::TaskTracker;
+
+use crate::auth::Authenticator;
+use crate::auth::dev_issuer::DevIssuer;
+use crate::catalog::refresh::Catalogs;
+use crate::model::clock::Clock;
+use crate::model::limits::Limits;
+use crate::seal::KeyRing;
+use crate::telemetry::metrics::Metrics;
+use crate::tenant::source::Tenants;
+
+/// The parts that requests share.
+pub struct App {
+    /// The limits of this process.
+    pub limits: Arc<Limits>,
+    /// The wall clock.
+    pub clock: Clock,
+    /// Who the tenants are, now.
+    pub tenants: Arc<Tenants>,
+    /// Who may come in.
+    pub auth: Authenticator,
+    /// What each tenant serves.
+    pub catalogs: Catalogs,
+    /// What handles are sealed with.
+    pub keys: KeyRing,
+    /// What is counted.
+    pub metrics: Arc<Metrics>,
+    /// The issuer of `fondaco dev`, nowhere else.
+    pub dev_issuer: Option<DevIssuer>,
+    /// The tasks that read streams.
+    pub tasks: TaskTracker,
+}

@@ -1,1 +1,143 @@
-//! (pipeline: under construction)
+//! The road that every request takes, a line per stage. Start reading here.
+//!
+//! The order of the lines is the ladder of ARCHITECTURE.md from step 5 on; `edge::mcp` walked
+//! steps 1 to 4. Nothing here knows HTTP statuses: `edge::respond` does.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::HeaderMap;
+use tokio::time::Instant;
+
+use crate::app::App;
+use crate::error::Refusal;
+use crate::exchange::Exchange;
+use crate::exchange::Reply;
+use crate::methods;
+use crate::model::caller::Caller;
+use crate::model::endpoint::Endpoint;
+use crate::protocol::call;
+use crate::protocol::json::Json;
+use crate::protocol::media;
+use crate::protocol::media::Accept;
+use crate::protocol::message::Message;
+use crate::protocol::message::RequestId;
+use crate::router;
+use crate::router::Route;
+use crate::stream::body;
+use crate::tenant::index::Directory;
+use crate::tenant::resolve;
+
+/// One POST to an endpoint that exists, from an origin that may send it.
+pub struct Post<B> {
+    /// Its header fields.
+    pub headers: HeaderMap,
+    /// The endpoint it reached.
+    pub endpoint: Arc<Endpoint>,
+    /// The tenants as they were when it arrived; it finishes on them.
+    pub directory: Arc<Directory>,
+    /// Its body, unread.
+    pub body: B,
+}
+
+/// How a request ended, and what was learnt on the way.
+pub struct Answer {
+    /// What was learnt.
+    pub trail: Trail,
+    /// How it ended.
+    pub outcome: Result<Reply<Refusal>, Refusal>,
+}
+
+/// What a request turned out to be, as far as it came.
+#[derive(Default)]
+pub struct Trail {
+    /// The id to answer under.
+    pub id: Option<RequestId>,
+    /// What the client takes.
+    pub accept: Option<Accept>,
+    /// Who asks, of which tenant, for what: for the request's log line.
+    pub facts: Facts,
+}
+
+/// What the log line of a request tells about it.
+#[derive(Default, Clone)]
+pub struct Facts {
+    /// The proven tenant.
+    pub tenant: Option<String>,
+    /// The verified caller.
+    pub caller: Option<Arc<Caller>>,
+    /// The JSON-RPC method, if served.
+    pub method: Option<&'static str>,
+    /// The visible target's public name.
+    pub target: Option<Arc<str>>,
+    /// The backend that the target lives on.
+    pub backend: Option<String>,
+    /// The W3C trace id that the client sent.
+    pub trace_id: Option<String>,
+}
+
+/// Carries a request to its answer.
+///
+/// # Cancel safety
+/// Dropping the future, or the stream in the answer, cancels the request upstream.
+pub async fn handle<B>(app: &App, post: Post<B>) -> Answer
+where
+    B: http_body::Body<Data = Bytes> + Send,
+{
+    let mut trail = Trail::default();
+    let outcome = carry(app, post, &mut trail).await;
+    Answer { trail, outcome }
+}
+
+/// The road. A body is not read before its sender is admitted.
+async fn carry<B>(app: &App, post: Post<B>, trail: &mut Trail) -> Result<Reply<Refusal>, Refusal>
+where
+    B: http_body::Body<Data = Bytes> + Send,
+{
+    let caller = app.auth.authenticate(&post.headers, &post.endpoint).await?;
+    let tenant = resolve::resolve(&post.directory, &caller, &post.endpoint)?;
+    trail.facts.tenant = Some(tenant.name.to_string());
+    trail.facts.caller = Some(caller.clone());
+
+    let accept = media::check(&post.headers)?;
+    trail.accept = Some(accept);
+    let text = body::read(post.body, &app.limits).await?;
+    let json = Json::parse(text, app.limits.json_depth)?;
+    let request = match Message::read(&json, &post.headers, app.limits.id_bytes, &mut trail.id)? {
+        Message::Request(request) => request,
+        Message::Notification(notification) => {
+            notification.check(&post.headers)?;
+            return Ok(Reply::Accepted);
+        }
+    };
+    let call = call::validate(request, &post.headers, accept)?;
+    trail.facts.method = Some(call.method.name());
+    trail.facts.trace_id = call.meta.trace_id().map(str::to_owned);
+
+    let deadline = Instant::now() + app.limits.call_time;
+    let exchange = Exchange { caller, endpoint: post.endpoint, tenant, call, deadline };
+    let snapshot = app.catalogs.snapshot(&exchange.tenant).await;
+    let route = router::route(&snapshot, &exchange, &app.keys, app.clock.now())?;
+    if let Route::Backend(tool) = &route {
+        trail.facts.target = Some(tool.public.clone());
+        trail.facts.backend = Some(tool.backend.to_string());
+    }
+    match route {
+        Route::Discover => Ok(Reply::Once(methods::discover::answer(&exchange, &snapshot, &app.limits))),
+        Route::ToolsList { after } => {
+            let now = app.clock.now();
+            Ok(Reply::Once(methods::tools_list::answer(
+                &exchange,
+                &snapshot,
+                after,
+                &app.keys,
+                now,
+                &app.limits,
+            )))
+        }
+        Route::Backend(tool) => {
+            let reply = methods::tools_call::answer(&exchange, &tool, &app.catalogs, &app.limits).await?;
+            Ok(reply.map_err(Refusal::from))
+        }
+    }
+}

@@ -1,1 +1,194 @@
-//! (serve: under construction)
+//! From settings to a running gateway: listeners, background work, and an orderly end.
+
+use std::future::Future;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use prometheus_client::metrics::gauge::Gauge;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::admin::Admin;
+use crate::app::App;
+use crate::auth::Authenticator;
+use crate::auth::dev_issuer::DevIssuer;
+use crate::auth::dev_issuer::DevIssuerError;
+use crate::catalog::refresh::Catalogs;
+use crate::config::Settings;
+use crate::config::report::Report;
+use crate::edge::accept;
+use crate::edge::accept::Drain;
+use crate::edge::mcp;
+use crate::egress::Egress;
+use crate::egress::error::EgressError;
+use crate::egress::rules::Allow;
+use crate::egress::rules::Rules;
+use crate::model::clock::Clock;
+use crate::seal::KeyRing;
+use crate::seal::SealError;
+use crate::telemetry::metrics::Metrics;
+use crate::tenant::source::Sources;
+use crate::tenant::source::Tenants;
+
+/// Why a gateway does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The tenants, all problems at once.
+    #[error("{0}")]
+    Tenants(Report),
+    /// A listener.
+    #[error("cannot listen on {0}: {1}")]
+    Listen(SocketAddr, std::io::Error),
+    /// The outbound client.
+    #[error("cannot set up outbound connections: {0}")]
+    Egress(#[from] EgressError),
+    /// A CA bundle.
+    #[error("cannot read the CA bundle {0}: {1}")]
+    Ca(PathBuf, std::io::Error),
+    /// The key ring.
+    #[error("cannot open the key ring: {0}")]
+    Keys(#[from] SealError),
+    /// The development issuer.
+    #[error("cannot open the development issuer: {0}")]
+    Issuer(#[from] DevIssuerError),
+}
+
+/// The sockets of a gateway, bound before anything else so that their ports are known.
+pub struct Listeners {
+    /// For clients.
+    pub public: TcpListener,
+    /// For operators.
+    pub admin: TcpListener,
+}
+
+impl Listeners {
+    /// Binds both.
+    pub async fn bind(public: SocketAddr, admin: SocketAddr) -> Result<Self, StartError> {
+        let bind =
+            |at| async move { TcpListener::bind(at).await.map_err(|error| StartError::Listen(at, error)) };
+        Ok(Self { public: bind(public).await?, admin: bind(admin).await? })
+    }
+}
+
+/// What only `fondaco dev` has.
+pub struct Development {
+    /// The demo tenants, as a tenants file.
+    pub tenants: String,
+    /// Its issuer.
+    pub issuer: DevIssuer,
+}
+
+/// A gateway that is ready to run.
+pub struct Server {
+    app: Arc<App>,
+    listeners: Listeners,
+    admin: Admin,
+    background: TaskTracker,
+    stop: CancellationToken,
+}
+
+impl Server {
+    /// Builds everything that `settings` ask for.
+    pub async fn build(
+        settings: Settings,
+        listeners: Listeners,
+        development: Option<Development>,
+    ) -> Result<Self, StartError> {
+        let limits = Arc::new(settings.limits.clone());
+        let clock = Clock::default();
+        let metrics = Arc::new(Metrics::new());
+        let (built_in, dev_issuer) = development.map(|d| (d.tenants, d.issuer)).unzip();
+        let sources = Sources { built_in, ..Sources::of(&settings) };
+        let tenants = Arc::new(Tenants::open(sources).map_err(StartError::Tenants)?);
+        let egress = egress(&settings)?;
+        let keys = match &settings.keys.ring[..] {
+            [] => KeyRing::open_or_create(&settings.data_dir)?,
+            ring => KeyRing::new(ring.iter().map(|key| *key.bytes()).collect())?,
+        };
+        let app = Arc::new(App {
+            auth: Authenticator::new(egress.clone(), clock.clone(), &limits),
+            catalogs: Catalogs::new(egress, limits.clone()),
+            limits,
+            clock,
+            tenants,
+            keys,
+            metrics: metrics.clone(),
+            dev_issuer,
+            tasks: TaskTracker::new(),
+        });
+        let authority = settings.admin.listen.to_string().into();
+        let admin = Admin { metrics, ready: Arc::default(), authority: Some(authority) };
+        let (background, stop) = (TaskTracker::new(), CancellationToken::new());
+        Ok(Self { app, listeners, admin, background, stop })
+    }
+
+    /// The shared parts.
+    pub fn app(&self) -> &Arc<App> {
+        &self.app
+    }
+
+    /// Serves until `stop` resolves, then drains: not ready, keeps accepting for a while, lets
+    /// calls finish, and returns at the latest after `limits.drain_total`.
+    pub async fn run(self, stop: impl Future<Output = ()>) {
+        let Self { app, listeners, admin, background, stop: background_stop } = self;
+        let drain = Drain::new();
+        background.spawn(app.tenants.clone().watch(background_stop.clone()));
+        background.spawn(follow(app.clone(), background_stop.clone()));
+        let admin_service = crate::admin::router(admin.clone());
+        let admin_drain = Drain::new();
+        let admin_loop = accept::serve(
+            listeners.admin,
+            app.limits.clone(),
+            admin_service,
+            admin_drain.clone(),
+            Gauge::default(),
+        );
+        background.spawn(admin_loop);
+        let public = mcp::service(app.clone());
+        let public_loop = accept::serve(
+            listeners.public,
+            app.limits.clone(),
+            public,
+            drain.clone(),
+            app.metrics.connections(),
+        );
+        admin.ready.store(true, Ordering::Release);
+        let draining = async {
+            stop.await;
+            tracing::info!("draining");
+            admin.ready.store(false, Ordering::Release);
+            drain.begin();
+        };
+        tokio::join!(public_loop, draining);
+        admin_drain.cut();
+        background_stop.cancel();
+        app.catalogs.shutdown().await;
+        app.auth.shutdown().await;
+        app.tasks.close();
+        background.close();
+        background.wait().await;
+        tracing::info!("stopped");
+    }
+}
+
+/// Forgets what belonged to tenants that are gone, after every change of the tenants.
+async fn follow(app: Arc<App>, stop: CancellationToken) {
+    let mut changes = app.tenants.changes();
+    while let Some(Ok(())) = stop.run_until_cancelled(changes.changed()).await {
+        let directory = app.tenants.current();
+        app.catalogs.retain(&directory.tenants().cloned().collect::<Vec<_>>());
+        let live = directory.endpoints().flat_map(|e| e.trust.iter()).map(|trust| trust.issuer.clone());
+        app.auth.forget_unused(&live.collect());
+    }
+}
+
+fn egress(settings: &Settings) -> Result<Egress, StartError> {
+    let allow = settings.egress.allow.iter().map(|entry| entry.parse::<Allow>());
+    let rules = Rules { allow: allow.filter_map(Result::ok).collect() };
+    let read = |path: &PathBuf| std::fs::read(path).map_err(|error| StartError::Ca(path.clone(), error));
+    let ca = settings.egress.ca.iter().map(read).collect::<Result<Vec<_>, _>>()?;
+    Ok(Egress::new(rules, settings.limits.connect_time, &ca)?)
+}

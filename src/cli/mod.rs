@@ -1,6 +1,93 @@
-//! The command line.
+//! The command line: one file per command.
+
+pub mod check;
+pub mod dev;
+pub mod serve;
+pub mod token;
+
+use std::future::Future;
+use std::io::Write;
+use std::process::ExitCode;
+
+use clap::Parser;
+use clap::Subcommand;
+
+/// A multi-tenant Streamable HTTP MCP gateway.
+#[derive(Parser)]
+#[command(name = "fondaco", version, about, arg_required_else_help = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run with everything embedded: demo tenants, a development issuer, a token and a ready curl.
+    Dev(dev::DevArgs),
+    /// Serve tenants to clients.
+    Serve(serve::ServeArgs),
+    /// Check the configuration and the tenants file, and say everything that is wrong.
+    Check(check::CheckArgs),
+    /// Mint a token of the development issuer.
+    Token(token::TokenArgs),
+}
+
+/// What a command found wrong before it did anything: exit code 2.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct BadInput(pub String);
 
 /// Runs the program.
-pub fn run() -> std::process::ExitCode {
-    std::process::ExitCode::SUCCESS
+pub fn run() -> ExitCode {
+    let ended = match Cli::parse().command {
+        Command::Dev(args) => dev::run(args),
+        Command::Serve(args) => serve::run(&args),
+        Command::Token(args) => token::run(&args, &mut std::io::stdout()),
+        Command::Check(args) => match check::check(&args, &mut std::io::stdout()) {
+            Ok(true) => return ExitCode::SUCCESS,
+            Ok(false) => return ExitCode::from(2),
+            Err(error) => Err(error.into()),
+        },
+    };
+    match ended {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            let mut stderr = std::io::stderr();
+            // Nobody is left to tell if this fails.
+            let _ = writeln!(stderr, "error: {error:#}");
+            ExitCode::from(if error.is::<BadInput>() { 2 } else { 1 })
+        }
+    }
+}
+
+fn block_on(command: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let ended = runtime.block_on(command);
+    runtime.shutdown_background();
+    ended
+}
+
+/// Resolves at the first SIGTERM or Ctrl-C; a second one ends the process at once.
+pub async fn stop_signal() {
+    first_signal().await;
+    tokio::spawn(async {
+        first_signal().await;
+        tracing::warn!("second signal: exiting at once");
+        std::process::exit(130);
+    });
+}
+
+async fn first_signal() {
+    let terminate = async {
+        match tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()) {
+            Ok(mut signal) => {
+                signal.recv().await;
+            }
+            Err(_) => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        () = terminate => {}
+        _ = tokio::signal::ctrl_c() => {}
+    }
 }

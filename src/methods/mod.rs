@@ -1,1 +1,48 @@
-//! (methods: under construction)
+//! The methods that are served, one file each.
+
+pub mod discover;
+pub mod tools_call;
+pub mod tools_list;
+
+use std::time::Duration;
+
+use crate::backend::BackendError;
+use crate::exchange::Exchange;
+use crate::model::endpoint::Owner;
+use crate::protocol::json::Json;
+use crate::protocol::json::compose::Object;
+use crate::router::RouteError;
+
+/// Why a method has no answer. `Display` is what the caller reads.
+#[derive(Debug, thiserror::Error)]
+pub enum CallError {
+    /// The target, or what the request says about it.
+    #[error(transparent)]
+    Route(#[from] RouteError),
+    /// No answer from the backend.
+    #[error(transparent)]
+    Backend(#[from] BackendError),
+}
+
+/// The name and version that every result is stamped with.
+///
+/// spec: basic/index, _meta: serverInfo
+pub fn server_info() -> Json {
+    Object::new().put_str("name", "fondaco").put_str("version", env!("CARGO_PKG_VERSION")).finish()
+}
+
+/// The `_meta` of a result that is ours alone.
+fn own_meta() -> Json {
+    Object::new().put("io.modelcontextprotocol/serverInfo", &server_info()).finish()
+}
+
+/// Adds what makes a result cacheable.
+///
+/// spec: server/utilities/caching, Cacheable Model
+fn cacheable(object: Object, exchange: &Exchange, ttl: Duration) -> Object {
+    // Never public where the tenant is told by the token: a shared cache keys by URL alone.
+    let public = exchange.endpoint.owner != Owner::Shared && exchange.tenant.is_public();
+    object
+        .put_u64("ttlMs", u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX))
+        .put_str("cacheScope", if public { "public" } else { "private" })
+}

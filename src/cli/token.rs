@@ -1,0 +1,68 @@
+//! `fondaco token`: tokens of the development issuer.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use clap::Args;
+use url::Url;
+
+use crate::auth::dev_issuer::DevIssuer;
+use crate::auth::dev_issuer::Grant;
+use crate::cli::BadInput;
+use crate::model::clock::Clock;
+use crate::model::name::TenantName;
+
+/// Mint a token of the development issuer.
+#[derive(Args)]
+pub struct TokenArgs {
+    /// The tenant that the token names.
+    #[arg(long, default_value = "demo")]
+    pub tenant: String,
+    /// Its subject.
+    #[arg(long, default_value = "alice")]
+    pub sub: String,
+    /// Its OAuth client.
+    #[arg(long, default_value = "fondaco-cli")]
+    pub client: String,
+    /// Its scopes, separated by spaces.
+    #[arg(long, default_value = "demo.use")]
+    pub scope: String,
+    /// Its audience; without it, the endpoint `/mcp` of the gateway.
+    #[arg(long)]
+    pub aud: Option<String>,
+    /// How long it is good for, in seconds.
+    #[arg(long, default_value_t = 3600)]
+    pub ttl: u64,
+    /// How many to print, one a line; from the second on the subject gets a number.
+    #[arg(long, default_value_t = 1)]
+    pub count: u32,
+    /// The URL of the gateway that `fondaco dev` runs.
+    #[arg(long, default_value = "http://127.0.0.1:8080")]
+    pub public_url: Url,
+    /// Where that gateway keeps its state.
+    #[arg(long, default_value = "./fondaco-data")]
+    pub data_dir: PathBuf,
+}
+
+/// Prints the tokens to `out`.
+pub fn run(args: &TokenArgs, out: &mut impl Write) -> anyhow::Result<()> {
+    let tenant = TenantName::new(&args.tenant).map_err(|error| BadInput(format!("--tenant: {error}")))?;
+    let base = args.public_url.as_str().trim_end_matches('/');
+    let issuer = DevIssuer::open(&args.data_dir, &format!("{base}/dev-issuer"))?;
+    let audience = args.aud.clone().unwrap_or_else(|| format!("{base}/mcp"));
+    let now = Clock::default().now();
+    for number in 1..=args.count {
+        let subject = if number == 1 { args.sub.clone() } else { format!("{}-{number}", args.sub) };
+        let token = issuer.token(Grant {
+            subject: &subject,
+            client: &args.client,
+            tenant: tenant.as_str(),
+            scope: &args.scope,
+            audience: &audience,
+            ttl: args.ttl,
+            now,
+        });
+        writeln!(out, "{token}")?;
+    }
+    Ok(())
+}

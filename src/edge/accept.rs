@@ -1,0 +1,334 @@
+//! The accept loop: sockets, connection deadlines and drain.
+//!
+//! HTTP/1.1 in clear text. Every connection is one owned task; dropping [`serve`] cuts them all.
+//! When a client leaves, its connection is dropped, and with it the handler's future and the
+//! answer's body, also when the client had pipelined requests behind. A client that half-closes
+//! has left: hyper sees it so, and so do we where hyper does not look.
+
+use std::convert::Infallible;
+use std::future::poll_fn;
+use std::io;
+use std::pin::Pin;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Context;
+use std::task::Poll;
+use std::task::ready;
+use std::time::Duration;
+
+use http::HeaderValue;
+use http::Request;
+use http::Response;
+use http::header;
+use http_body::Body;
+use http_body::Frame;
+use http_body::SizeHint;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use prometheus_client::metrics::gauge::Gauge;
+use tokio::io::AsyncReadExt;
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpListener;
+use tokio::net::TcpStream;
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::sync::Semaphore;
+use tokio::time::Instant;
+use tokio::time::sleep;
+use tokio::time::sleep_until;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tower::Service;
+use tower::ServiceExt;
+
+use crate::edge::io::Busy;
+use crate::edge::io::Io;
+use crate::edge::io::Socket;
+use crate::edge::io::Watch;
+use crate::model::limits::Limits;
+use crate::telemetry::metrics::Open;
+
+type Fault = Box<dyn std::error::Error + Send + Sync>;
+
+// Long enough not to spin while file descriptors are out, short enough to recover at once.
+const ACCEPT_BACK_OFF: Duration = Duration::from_millis(200);
+// A closed socket with unread bytes resets the connection and may destroy the answer on its
+// way, so what the client still sends is read for a while, and thrown away.
+const LINGER_TIME: Duration = Duration::from_secs(2);
+const LINGER_CHUNK: usize = 16 << 10;
+const HYPER_LEAST_BUFFER: usize = 8 << 10;
+const HYPER_HEADERS: usize = 100;
+
+/// How a process ends: it begins to drain, stops accepting, and is cut. Clones are the same one.
+#[derive(Clone, Debug, Default)]
+pub struct Drain {
+    begun: CancellationToken,
+    stopped: CancellationToken,
+    cut: CancellationToken,
+}
+
+impl Drain {
+    /// A process that is not ending.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Begins: not ready any more, answers say `Connection: close`, new connections are still
+    /// taken for `drain_accept`.
+    pub fn begin(&self) {
+        self.begun.cancel();
+    }
+
+    /// Ends at once: open connections are dropped.
+    pub fn cut(&self) {
+        self.begun.cancel();
+        self.cut.cancel();
+    }
+
+    /// Whether draining has begun.
+    pub fn is_begun(&self) -> bool {
+        self.begun.is_cancelled()
+    }
+
+    /// Waits until draining begins.
+    pub async fn begun(&self) {
+        self.begun.cancelled().await;
+    }
+
+    /// Waits until no new connection is taken: the time for long streams to end, since their
+    /// clients will find another replica.
+    pub async fn stopped(&self) {
+        self.stopped.cancelled().await;
+    }
+}
+
+/// Serves `service` on `listener` until `drain` is over; `open` counts the connections.
+///
+/// Returns once every connection has ended: `drain_total` after the beginning of the drain, or
+/// at the cut, at the latest.
+///
+/// # Cancel safety
+/// Dropping the future closes the listener and cuts every connection.
+pub async fn serve<S, B>(listener: TcpListener, limits: Arc<Limits>, service: S, drain: Drain, open: Gauge)
+where
+    S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible> + Clone + Send + 'static,
+    S::Future: Send,
+    B: Body + Unpin + Send + 'static,
+    B::Data: Send,
+    B::Error: Into<Fault>,
+{
+    let gate = Gate { listener, slots: Arc::new(Semaphore::new(limits.connections)) };
+    let cut = drain.cut.child_token();
+    let _cut_if_dropped = cut.clone().drop_guard();
+    let tasks = TaskTracker::new();
+    let stop = async {
+        drain.begun().await;
+        sleep(limits.drain_accept).await;
+    };
+    let mut stop = pin!(stop);
+    loop {
+        let (stream, slot) = tokio::select! {
+            biased;
+            () = cut.cancelled() => break,
+            () = &mut stop => break,
+            entered = gate.next() => entered,
+        };
+        let connection = Connection {
+            socket: Socket::new(stream, limits.clone()),
+            limits: limits.clone(),
+            drain: drain.clone(),
+            cut: cut.clone(),
+        };
+        let service = service.clone();
+        let counted = Open::new(&open);
+        tasks.spawn(async move {
+            connection.run(service).await;
+            drop((slot, counted));
+        });
+    }
+    drop(gate);
+    drain.stopped.cancel();
+    tasks.close();
+    let rest = limits.drain_total.saturating_sub(limits.drain_accept);
+    if timeout(rest, tasks.wait()).await.is_err() {
+        tracing::warn!(connections = tasks.len(), "connections were cut at the end of the drain");
+        cut.cancel();
+        tasks.wait().await;
+    }
+}
+
+/// The listener, and how many may still come in.
+struct Gate {
+    listener: TcpListener,
+    slots: Arc<Semaphore>,
+}
+
+impl Gate {
+    /// The next connection and its slot. Over the limit, connections wait in the kernel's queue.
+    async fn next(&self) -> (TcpStream, OwnedSemaphorePermit) {
+        let slot = self.slots.clone().acquire_owned().await.expect("the semaphore is never closed");
+        let mut failing = false;
+        loop {
+            match self.listener.accept().await {
+                Ok((stream, _)) => {
+                    // Else every event of a stream waits for the acknowledgement of the last.
+                    if stream.set_nodelay(true).is_ok() {
+                        return (stream, slot);
+                    }
+                }
+                Err(error) if is_the_clients(&error) => {}
+                Err(error) => {
+                    if !failing {
+                        tracing::error!(
+                            error = &error as &dyn std::error::Error,
+                            "cannot accept connections"
+                        );
+                    }
+                    failing = true;
+                    sleep(ACCEPT_BACK_OFF).await;
+                }
+            }
+        }
+    }
+}
+
+/// One client left while it waited; nothing is wrong with the listener.
+fn is_the_clients(error: &io::Error) -> bool {
+    use io::ErrorKind::ConnectionAborted;
+    use io::ErrorKind::ConnectionRefused;
+    use io::ErrorKind::ConnectionReset;
+    matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)
+}
+
+/// One connection, from its acceptance to its close.
+struct Connection {
+    socket: Arc<Socket>,
+    limits: Arc<Limits>,
+    drain: Drain,
+    cut: CancellationToken,
+}
+
+impl Connection {
+    async fn run<S, B>(self, service: S)
+    where
+        S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible> + Clone,
+        B: Body + Unpin + 'static,
+        B::Error: Into<Fault>,
+    {
+        let cut = self.cut.clone();
+        tokio::select! {
+            biased;
+            () = cut.cancelled() => {}
+            finished = self.serve(service) => if finished && !self.socket.ended() {
+                // Nothing hangs on how this ends.
+                let _ = timeout(LINGER_TIME, linger(Io(self.socket.clone()))).await;
+            },
+        }
+    }
+
+    /// Whether HTTP came to its end; false is a connection that must be dropped as it is.
+    async fn serve<S, B>(&self, service: S) -> bool
+    where
+        S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible> + Clone,
+        B: Body + Unpin + 'static,
+        B::Error: Into<Fault>,
+    {
+        let service = service_fn(move |request| self.answer(service.clone(), request));
+        let io = TokioIo::new(Io(self.socket.clone()));
+        let mut http = pin!(self.builder().serve_connection(io, service));
+        let mut stopped = pin!(self.drain.stopped.cancelled());
+        let mut stopping = false;
+        let mut timer = pin!(sleep_until(Instant::now() + self.limits.head_time));
+        poll_fn(|cx| {
+            if !stopping && stopped.as_mut().poll(cx).is_ready() {
+                stopping = true;
+                http.as_mut().graceful_shutdown();
+            }
+            // An error is the client's bad bytes or its leaving: hyper has answered what can be.
+            if http.as_mut().poll(cx).is_ready() {
+                return Poll::Ready(true);
+            }
+            loop {
+                let at = match self.socket.watch(Instant::now()) {
+                    Watch::Cut => return Poll::Ready(false),
+                    Watch::Wait(None) => return Poll::Pending,
+                    Watch::Wait(Some(at)) => at,
+                };
+                // A timer that is early is left alone: re-arming it at every request costs more.
+                if timer.deadline() > at || timer.is_elapsed() {
+                    timer.as_mut().reset(at);
+                }
+                ready!(timer.as_mut().poll(cx));
+            }
+        })
+        .await
+    }
+
+    fn builder(&self) -> http1::Builder {
+        let mut builder = http1::Builder::new();
+        // Time is the socket's watch's: hyper's header timer is also its idle timer.
+        builder.header_read_timeout(None).max_buf_size(self.limits.head_bytes.max(HYPER_LEAST_BUFFER));
+        if self.limits.header_fields > HYPER_HEADERS {
+            builder.max_headers(self.limits.header_fields);
+        }
+        builder
+    }
+
+    async fn answer<S, B>(
+        &self,
+        service: S,
+        request: Request<Incoming>,
+    ) -> Result<Response<Tracked<B>>, Infallible>
+    where
+        S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible>,
+    {
+        let busy = Busy::begin(&self.socket);
+        // spec: RFC 9112 6.1: with Transfer-Encoding and Content-Length, close after the answer.
+        // hyper hides the second field, so every chunked request counts as such.
+        let chunked = request.headers().contains_key(header::TRANSFER_ENCODING);
+        let mut response = service.oneshot(request).await?;
+        if chunked || self.drain.is_begun() {
+            response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+        }
+        Ok(response.map(|body| Tracked { body, _busy: busy }))
+    }
+}
+
+/// Says that nothing follows, and reads what does until the client has closed.
+async fn linger(mut io: Io) -> io::Result<()> {
+    io.shutdown().await?;
+    let mut unread = vec![0; LINGER_CHUNK];
+    while io.read(&mut unread).await? > 0 {}
+    Ok(())
+}
+
+/// An answer's body, which keeps the connection busy until it ends or is dropped.
+struct Tracked<B> {
+    body: B,
+    _busy: Busy,
+}
+
+impl<B: Body + Unpin> Body for Tracked<B> {
+    type Data = B::Data;
+    type Error = B::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,99 @@
+//! What is said and counted of a request, once, when its answer has ended or was given up.
+
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::sync::PoisonError;
+
+use http::request::Parts;
+use tokio::time::Instant;
+
+use crate::app::App;
+use crate::pipeline::Facts;
+use crate::telemetry::metrics::Metrics;
+use crate::telemetry::metrics::Open;
+use crate::telemetry::metrics::Outcome;
+use crate::telemetry::request::PathKind;
+use crate::telemetry::request::RequestLine;
+use crate::telemetry::request::Target;
+use crate::telemetry::request::subject;
+
+/// The log of one request; clones are the same one, and the last one that is dropped speaks.
+#[derive(Clone)]
+pub struct RequestLog(Arc<Entry>);
+
+struct Entry {
+    metrics: Arc<Metrics>,
+    started: Instant,
+    line: Mutex<(RequestLine, Outcome)>,
+    _in_flight: Open,
+}
+
+impl RequestLog {
+    /// Begins with the head of a request.
+    pub fn begin(app: &App, parts: &Parts, path: PathKind) -> Self {
+        let line = RequestLine { http_method: parts.method.to_string(), path, ..RequestLine::default() };
+        Self(Arc::new(Entry {
+            metrics: app.metrics.clone(),
+            started: Instant::now(),
+            // Until somebody says otherwise, the client has left.
+            line: Mutex::new((line, Outcome::Cancelled)),
+            _in_flight: app.metrics.request_in_flight(),
+        }))
+    }
+
+    fn with(&self, change: impl FnOnce(&mut RequestLine, &mut Outcome)) {
+        let mut entry = self.0.line.lock().unwrap_or_else(PoisonError::into_inner);
+        let (line, outcome) = &mut *entry;
+        change(line, outcome);
+    }
+
+    /// What the road learnt.
+    pub fn learn(&self, facts: &Facts) {
+        self.with(|line, _| {
+            line.tenant.clone_from(&facts.tenant);
+            line.rpc_method = facts.method.map(str::to_owned);
+            line.backend.clone_from(&facts.backend);
+            line.target = facts.target.as_deref().map(|name| Target::Name(name.to_owned()));
+            line.subject = facts.caller.as_ref().map(|caller| subject(&caller.issuer, &caller.subject));
+            line.trace_id.clone_from(&facts.trace_id);
+        });
+    }
+
+    /// The status, once the head of the answer is decided.
+    pub fn status(&self, status: http::StatusCode) {
+        self.with(|line, _| line.status = status.as_u16());
+    }
+
+    /// Bytes of the answer's body that were handed on.
+    pub fn sent(&self, bytes: usize) {
+        self.with(|line, _| line.bytes_out += bytes as u64);
+    }
+
+    /// How it ended.
+    pub fn ended(&self, outcome: Outcome) {
+        self.with(|_, ended| *ended = outcome);
+    }
+
+    /// It ended in a refusal of this kind.
+    pub fn refused(&self, kind: &'static str, outcome: Outcome) {
+        self.0.metrics.refusal(kind);
+        self.with(|line, ended| {
+            line.refusal = Some(kind);
+            *ended = outcome;
+        });
+    }
+
+    /// Counts an open stream for as long as the guard lives.
+    pub fn stream_open(&self) -> Open {
+        self.0.metrics.stream_open()
+    }
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        let (line, outcome) = self.line.get_mut().unwrap_or_else(PoisonError::into_inner);
+        line.duration = self.started.elapsed();
+        line.emit();
+        self.metrics.request(line.rpc_method.as_deref(), *outcome, line.duration);
+    }
+}

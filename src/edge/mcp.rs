@@ -1,0 +1,133 @@
+//! Steps 1 to 4 of the ladder, then the road.
+
+use std::any::Any;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::State;
+use http::HeaderMap;
+use http::Method;
+use http::Request;
+use http::Response;
+use http::StatusCode;
+use http::request::Parts;
+use tower_http::catch_panic::CatchPanicLayer;
+
+use crate::app::App;
+use crate::edge::EdgeError;
+use crate::edge::discovery;
+use crate::edge::framing;
+use crate::edge::log::RequestLog;
+use crate::edge::origin;
+use crate::edge::respond;
+use crate::model::endpoint::Endpoint;
+use crate::pipeline;
+use crate::pipeline::Post;
+use crate::telemetry::metrics::Outcome;
+use crate::telemetry::request::PathKind;
+use crate::tenant::index::Directory;
+
+/// The service of the public listener.
+pub fn service(app: Arc<App>) -> Router {
+    let metrics = app.metrics.clone();
+    let panicked = move |_: Box<dyn Any + Send>| {
+        metrics.panic();
+        respond::panicked()
+    };
+    Router::new()
+        .fallback(|State(app): State<Arc<App>>, request: Request<Body>| serve(app, request))
+        .layer(CatchPanicLayer::custom(panicked))
+        .with_state(app)
+}
+
+/// Answers one request on the public listener, whatever it is.
+///
+/// # Cancel safety
+/// Dropping the future, or the response's body, cancels the request upstream.
+async fn serve(app: Arc<App>, request: Request<Body>) -> Response<Body> {
+    let (parts, body) = request.into_parts();
+    let directory = app.tenants.current();
+    let mut origin = None;
+    let entered = enter(&app, &directory, &parts, &mut origin);
+    let log = RequestLog::begin(&app, &parts, path_kind(&parts, entered.as_ref().ok()));
+    let mut response = match entered {
+        Err(error) => respond::refuse_early(&error, &log),
+        Ok(To::Preflight(origin)) => preflight(&origin, &parts.headers, &log),
+        Ok(To::Document(response)) => document(response, &log),
+        Ok(To::Endpoint(endpoint)) => {
+            let post = Post { headers: parts.headers, endpoint: endpoint.clone(), directory, body };
+            let answer = pipeline::handle(&app, post).await;
+            respond::answer(&app, answer, &endpoint, &log)
+        }
+    };
+    log.status(response.status());
+    // On errors too: a page has to be able to read why.
+    if let Some(origin) = origin {
+        origin::cors_headers(&origin, response.headers_mut());
+    }
+    response
+}
+
+/// Where a request that passed steps 1 to 4 goes.
+enum To {
+    Preflight(String),
+    Document(Response<Body>),
+    Endpoint(Arc<Endpoint>),
+}
+
+/// Steps 1 to 4. `origin` is told an admitted origin as soon as it is known to be one.
+fn enter(
+    app: &App,
+    directory: &Directory,
+    parts: &Parts,
+    origin: &mut Option<String>,
+) -> Result<To, EdgeError> {
+    framing::check(parts, &app.limits)?;
+    let path = parts.uri.path();
+    let known = |authority: &str| directory.host(authority).is_some();
+    let allowed = |authority: &str, origin: &str| {
+        directory.origin_allowed(directory.endpoint(authority, path).as_deref(), origin)
+    };
+    let (authority, named) = origin::admit(parts, known, allowed)?;
+    if let Some(named) = named {
+        if origin::is_preflight(parts) {
+            return Ok(To::Preflight(named.to_owned()));
+        }
+        *origin = Some(named.to_owned());
+    }
+    let endpoint = directory.endpoint(&authority, path);
+    let is_read = matches!(parts.method, Method::GET | Method::HEAD);
+    match endpoint {
+        Some(endpoint) if parts.method == Method::POST => Ok(To::Endpoint(endpoint)),
+        Some(_) => Err(EdgeError::MethodNotAllowed { allow: "POST" }),
+        None => match discovery::document(app, directory, &authority, path) {
+            Some(document) if is_read => Ok(To::Document(document)),
+            Some(_) => Err(EdgeError::MethodNotAllowed { allow: "GET, HEAD" }),
+            None => Err(EdgeError::NotFound),
+        },
+    }
+}
+
+fn path_kind(parts: &Parts, to: Option<&To>) -> PathKind {
+    match to {
+        Some(To::Endpoint(_)) if parts.uri.path().starts_with("/t/") => PathKind::TenantMcp,
+        Some(To::Endpoint(_)) => PathKind::Mcp,
+        Some(To::Document(_)) if parts.uri.path().ends_with("/jwks") => PathKind::DevIssuer,
+        Some(To::Document(_)) => PathKind::Metadata,
+        Some(To::Preflight(_)) | None => PathKind::Other,
+    }
+}
+
+fn preflight(origin: &str, requested: &HeaderMap, log: &RequestLog) -> Response<Body> {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::NO_CONTENT;
+    origin::preflight_headers(origin, "POST, GET", requested, response.headers_mut());
+    log.ended(Outcome::Ok);
+    response
+}
+
+fn document(response: Response<Body>, log: &RequestLog) -> Response<Body> {
+    log.ended(Outcome::Ok);
+    response
+}

@@ -1,0 +1,362 @@
+//! The one table from refusals to the wire.
+//!
+//! What a caller sees of a refusal is decided here and nowhere else: HTTP status, JSON-RPC code,
+//! `data` and headers. No match has a `_` arm, so a new refusal does not compile before somebody
+//! decides.
+
+use std::convert::Infallible;
+
+use axum::body::Body;
+use bytes::Bytes;
+use futures_util::StreamExt;
+use http::HeaderMap;
+use http::HeaderValue;
+use http::Response;
+use http::StatusCode;
+use http::header;
+
+use crate::app::App;
+use crate::auth::challenge;
+use crate::auth::error::AuthError;
+use crate::backend::BackendError;
+use crate::edge::EdgeError;
+use crate::edge::log::RequestLog;
+use crate::error::Refusal;
+use crate::exchange::Frames;
+use crate::exchange::Reply;
+use crate::model::endpoint::Endpoint;
+use crate::pipeline::Answer;
+use crate::protocol::ProtocolError;
+use crate::protocol::call::Outcome;
+use crate::protocol::call::RpcError;
+use crate::protocol::code;
+use crate::protocol::json::Json;
+use crate::protocol::json::compose::Array;
+use crate::protocol::json::compose::Object;
+use crate::protocol::message::RequestId;
+use crate::protocol::version;
+use crate::router::RouteError;
+use crate::stream::body::BodyError;
+use crate::stream::relay;
+use crate::stream::sse;
+use crate::telemetry::metrics::Outcome as Ended;
+use crate::tenant::TenantError;
+
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+
+/// The status and JSON-RPC code of a refusal; without a code there is no JSON-RPC body.
+fn wire(refusal: &Refusal) -> (StatusCode, Option<i64>) {
+    match refusal {
+        Refusal::Auth(error) => match error {
+            AuthError::MissingToken | AuthError::InvalidToken(_) => (StatusCode::UNAUTHORIZED, None),
+            AuthError::KeysUnavailable { .. } => (StatusCode::SERVICE_UNAVAILABLE, None),
+        },
+        Refusal::Tenant(error) => match error {
+            // The credential names a tenant that this endpoint is not for, or that is gone.
+            TenantError::NoSuchTenant => (StatusCode::UNAUTHORIZED, None),
+            // A shared issuer vouches for the caller: it may know that there is nothing here.
+            TenantError::NotFound => (StatusCode::NOT_FOUND, None),
+        },
+        Refusal::Body(error) => match error {
+            BodyError::TooLarge => (StatusCode::PAYLOAD_TOO_LARGE, Some(code::INVALID_REQUEST)),
+            BodyError::Timeout => (StatusCode::REQUEST_TIMEOUT, Some(code::INVALID_REQUEST)),
+            BodyError::Broken => (StatusCode::BAD_REQUEST, Some(code::PARSE_ERROR)),
+        },
+        Refusal::Protocol(error) => protocol(error),
+        Refusal::Route(error) => match error {
+            RouteError::NeedsScopes(_) => (StatusCode::FORBIDDEN, None),
+            RouteError::InvalidParams(_) => (StatusCode::BAD_REQUEST, Some(code::INVALID_PARAMS)),
+            // 200, not 400: a client of both eras may read an unknown 400 as "handshake server".
+            RouteError::InvalidCursor | RouteError::InvalidState | RouteError::UnknownTool(_) => {
+                (StatusCode::OK, Some(code::INVALID_PARAMS))
+            }
+            RouteError::ParamMismatch { .. } => (StatusCode::BAD_REQUEST, Some(code::HEADER_MISMATCH)),
+        },
+        Refusal::Backend(error) => backend(error),
+    }
+}
+
+fn protocol(error: &ProtocolError) -> (StatusCode, Option<i64>) {
+    use ProtocolError as E;
+    match error {
+        E::UnsupportedMedia(_) => (StatusCode::UNSUPPORTED_MEDIA_TYPE, Some(code::INVALID_REQUEST)),
+        E::NotAcceptable(_) => (StatusCode::NOT_ACCEPTABLE, Some(code::INVALID_REQUEST)),
+        E::Json(_) => (StatusCode::BAD_REQUEST, Some(code::PARSE_ERROR)),
+        E::InvalidRequest(_) => (StatusCode::BAD_REQUEST, Some(code::INVALID_REQUEST)),
+        E::HeaderMismatch { .. } => (StatusCode::BAD_REQUEST, Some(code::HEADER_MISMATCH)),
+        E::UnsupportedVersion { .. } | E::HandshakeEra { .. } => {
+            (StatusCode::BAD_REQUEST, Some(code::UNSUPPORTED_VERSION))
+        }
+        E::InvalidParams(_) => (StatusCode::BAD_REQUEST, Some(code::INVALID_PARAMS)),
+        E::MethodNotFound => (StatusCode::NOT_FOUND, Some(code::METHOD_NOT_FOUND)),
+    }
+}
+
+/// 502, 503 and 504 only where the backend cannot have acted: a proxy that retries on them would
+/// run the tool again.
+fn backend(error: &BackendError) -> (StatusCode, Option<i64>) {
+    if error.sent() {
+        return (StatusCode::OK, Some(code::INTERNAL_ERROR));
+    }
+    match error {
+        BackendError::Unauthorized => (StatusCode::BAD_GATEWAY, Some(code::UPSTREAM_AUTH)),
+        BackendError::Busy => (StatusCode::SERVICE_UNAVAILABLE, Some(code::OVERLOADED)),
+        BackendError::TimedOut { .. } => (StatusCode::GATEWAY_TIMEOUT, Some(code::INTERNAL_ERROR)),
+        BackendError::Unreachable(_) | BackendError::CredentialMissing => {
+            (StatusCode::BAD_GATEWAY, Some(code::INTERNAL_ERROR))
+        }
+        BackendError::Stale
+        | BackendError::Broken(_)
+        | BackendError::Invalid(_)
+        | BackendError::InputRequired => (StatusCode::OK, Some(code::INTERNAL_ERROR)),
+    }
+}
+
+/// The status of what is refused before the road begins. These answers have a line of text and no
+/// JSON-RPC body: no id was read.
+fn edge(error: &EdgeError) -> StatusCode {
+    match error {
+        EdgeError::BadFraming(_) | EdgeError::BadHost(_) => StatusCode::BAD_REQUEST,
+        EdgeError::HttpVersion => StatusCode::HTTP_VERSION_NOT_SUPPORTED,
+        EdgeError::HeadTooLarge => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+        EdgeError::TargetTooLong => StatusCode::URI_TOO_LONG,
+        EdgeError::UnknownHost | EdgeError::ForbiddenOrigin => StatusCode::FORBIDDEN,
+        EdgeError::NotFound => StatusCode::NOT_FOUND,
+        EdgeError::MethodNotAllowed { .. } => StatusCode::METHOD_NOT_ALLOWED,
+    }
+}
+
+/// What is refused before the road begins.
+pub fn refuse_early(error: &EdgeError, log: &RequestLog) -> Response<Body> {
+    log.refused(error.kind(), Ended::Refused);
+    let text = format!("{error}\n");
+    log.sent(text.len());
+    let mut response = Response::new(Body::from(text));
+    *response.status_mut() = edge(error);
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    if let EdgeError::MethodNotAllowed { allow } = error {
+        headers.insert(header::ALLOW, HeaderValue::from_static(allow));
+    }
+    if error.closes() {
+        close(headers);
+    }
+    response
+}
+
+/// The response of a request that took the road.
+pub fn answer(app: &App, answer: Answer, endpoint: &Endpoint, log: &RequestLog) -> Response<Body> {
+    let Answer { trail, outcome } = answer;
+    log.learn(&trail.facts);
+    match outcome {
+        Ok(Reply::Accepted) => {
+            log.ended(Ended::Ok);
+            bare(StatusCode::ACCEPTED)
+        }
+        Ok(Reply::Once(outcome)) => {
+            let status = status_of(&outcome);
+            let message = message(trail.id.as_ref(), &outcome);
+            log.ended(ended(&outcome));
+            if status == StatusCode::OK && trail.accept.is_some_and(|accept| !accept.json) {
+                let event = sse::event(&message);
+                log.sent(event.len());
+                return event_stream(Body::from(event));
+            }
+            log.sent(message.bytes().len());
+            json(status, &message)
+        }
+        Ok(Reply::Stream(frames)) => stream(app, trail.id, frames, log),
+        Err(refusal) => refuse(trail.id.as_ref(), &refusal, endpoint, log),
+    }
+}
+
+/// An answer that has begun without its end being known.
+fn stream(app: &App, id: Option<RequestId>, frames: Frames<Refusal>, log: &RequestLog) -> Response<Body> {
+    let (ending, sending) = (log.clone(), log.clone());
+    let open = log.stream_open();
+    let render = move |end| last(id.as_ref(), end, &ending);
+    let events = relay::write(frames, render, app.limits.keep_alive, &app.tasks);
+    let counted = events.map(move |event| {
+        let _counted_until_dropped = &open;
+        sending.sent(event.len());
+        Ok::<Bytes, Infallible>(event)
+    });
+    event_stream(Body::from_stream(counted))
+}
+
+fn ended(outcome: &Outcome) -> Ended {
+    match outcome {
+        Outcome::Result(result) if result.member("isError").and_then(|e| e.boolean()) == Some(true) => {
+            Ended::Error
+        }
+        Outcome::Result(_) => Ended::Ok,
+        Outcome::Error(_) => Ended::Error,
+    }
+}
+
+/// The response of a refusal.
+fn refuse(
+    id: Option<&RequestId>,
+    refusal: &Refusal,
+    endpoint: &Endpoint,
+    log: &RequestLog,
+) -> Response<Body> {
+    let (status, code) = wire(refusal);
+    note(status, code, refusal, log);
+    let mut response = match code {
+        Some(code) => {
+            let message = message(id, &Outcome::Error(rpc_error(code, refusal)));
+            log.sent(message.bytes().len());
+            json(status, &message)
+        }
+        None => bare(status),
+    };
+    decorate(response.headers_mut(), refusal, endpoint);
+    response
+}
+
+/// The headers that a refusal brings.
+fn decorate(headers: &mut HeaderMap, refusal: &Refusal, endpoint: &Endpoint) {
+    let challenge = |headers: &mut HeaderMap, value| {
+        headers.insert(header::WWW_AUTHENTICATE, value);
+        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    };
+    match refusal {
+        Refusal::Auth(AuthError::KeysUnavailable { retry_after, .. }) => {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from(retry_after.as_secs().max(1)));
+        }
+        Refusal::Auth(error) => challenge(headers, challenge::challenge(error, endpoint)),
+        Refusal::Tenant(TenantError::NoSuchTenant) => {
+            challenge(headers, challenge::wrong_tenant(endpoint));
+        }
+        Refusal::Route(RouteError::NeedsScopes(needed)) => {
+            challenge(headers, challenge::insufficient_scope(needed, endpoint));
+        }
+        Refusal::Backend(BackendError::Busy) => {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+        }
+        // The rest of the body is not read: the connection cannot carry another request.
+        Refusal::Body(_) => close(headers),
+        Refusal::Tenant(_) | Refusal::Protocol(_) | Refusal::Route(_) | Refusal::Backend(_) => {}
+    }
+}
+
+/// The final message of a stream.
+fn last(id: Option<&RequestId>, end: Option<Result<Outcome, Refusal>>, log: &RequestLog) -> Json {
+    let refusal = match end {
+        Some(Ok(outcome)) => {
+            log.ended(ended(&outcome));
+            return message(id, &outcome);
+        }
+        Some(Err(refusal)) => refusal,
+        None => Refusal::Backend(BackendError::Invalid("its answer has no end")),
+    };
+    let (status, code) = wire(&refusal);
+    note(status, code, &refusal, log);
+    message(id, &Outcome::Error(rpc_error(code.unwrap_or(code::INTERNAL_ERROR), &refusal)))
+}
+
+/// A backend's error decides the status as ours would.
+///
+/// spec: streamable-http, Protocol Version Header
+fn status_of(outcome: &Outcome) -> StatusCode {
+    match outcome {
+        Outcome::Result(_) => StatusCode::OK,
+        Outcome::Error(error) => match error.code {
+            code::METHOD_NOT_FOUND => StatusCode::NOT_FOUND,
+            code::MISSING_CAPABILITY => StatusCode::BAD_REQUEST,
+            _ => StatusCode::OK,
+        },
+    }
+}
+
+fn rpc_error(code: i64, refusal: &Refusal) -> RpcError {
+    RpcError { code, message: refusal.to_string(), data: data(refusal) }
+}
+
+/// What a program needs to act on a refusal.
+fn data(refusal: &Refusal) -> Option<Json> {
+    match refusal {
+        Refusal::Protocol(
+            ProtocolError::UnsupportedVersion { requested } | ProtocolError::HandshakeEra { requested },
+        ) => {
+            let supported = version::SERVED.iter().fold(Array::new(), |array, v| array.push_str(v)).finish();
+            Some(Object::new().put("supported", &supported).put_str("requested", requested).finish())
+        }
+        Refusal::Backend(error) if error.sent() => Some(Object::new().put_str("outcome", "unknown").finish()),
+        _ => None,
+    }
+}
+
+/// Notes a refusal in the request's line; what is not the caller's fault is logged here, once.
+fn note(status: StatusCode, code: Option<i64>, refusal: &Refusal, log: &RequestLog) {
+    let ours = status.is_server_error() || code == Some(code::INTERNAL_ERROR);
+    let late = matches!(refusal, Refusal::Backend(BackendError::TimedOut { .. }));
+    log.refused(
+        refusal.kind(),
+        if late {
+            Ended::TimedOut
+        } else if ours {
+            Ended::Failed
+        } else {
+            Ended::Refused
+        },
+    );
+    if ours {
+        let cause = std::error::Error::source(refusal).map(ToString::to_string).unwrap_or_default();
+        tracing::error!(status = status.as_u16(), error = %refusal, cause, "request failed");
+    }
+}
+
+/// A request that died by a fault of ours; the connection and the process live on.
+pub fn panicked() -> Response<Body> {
+    let message = "the gateway failed at this request".to_owned();
+    let error = RpcError { code: code::INTERNAL_ERROR, message, data: None };
+    json(StatusCode::INTERNAL_SERVER_ERROR, &self::message(None, &Outcome::Error(error)))
+}
+
+/// A JSON-RPC response.
+fn message(id: Option<&RequestId>, outcome: &Outcome) -> Json {
+    let mut message = Object::new().put_str("jsonrpc", "2.0");
+    if let Some(id) = id {
+        message = message.put("id", id.as_json());
+    }
+    match outcome {
+        Outcome::Result(result) => message.put("result", result).finish(),
+        Outcome::Error(error) => {
+            let mut object = Object::new().put_i64("code", error.code).put_str("message", &error.message);
+            if let Some(data) = &error.data {
+                object = object.put("data", data);
+            }
+            message.put("error", &object.finish()).finish()
+        }
+    }
+}
+
+/// A response with this JSON.
+pub fn json(status: StatusCode, json: &Json) -> Response<Body> {
+    let mut response = Response::new(Body::from(json.bytes().clone()));
+    *response.status_mut() = status;
+    response.headers_mut().insert(header::CONTENT_TYPE, JSON);
+    response
+}
+
+fn bare(status: StatusCode) -> Response<Body> {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = status;
+    response
+}
+
+/// spec: streamable-http, Receiving Messages
+fn event_stream(body: Body) -> Response<Body> {
+    let mut response = Response::new(body);
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
+    response
+}
+
+fn close(headers: &mut HeaderMap) {
+    headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+}
