@@ -1,1 +1,7 @@
+//! The integration tests, one binary: behaviour through the front door, and the architecture.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod architecture;
+mod cases;
+mod harness;
+mod ladder;

@@ -1,0 +1,167 @@
+//! A real gateway on free ports, and callers of it.
+//!
+//! ```ignore
+//! let gw = Gateway::start(&tenants).await;        // tenants file text; `{issuer}` is the gateway's own
+//! let alice = gw.caller("acme", "alice", "crm.read");
+//! alice.call_tool("forecast", r#"{"city":"Graz"}"#).await.result();
+//! gw.stop().await;                                // drains, and fails if anything is left running
+//! ```
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use fondaco::app::App;
+use fondaco::auth::dev_issuer::DevIssuer;
+use fondaco::auth::dev_issuer::Grant;
+use fondaco::config::Settings;
+use fondaco::serve::Development;
+use fondaco::serve::Listeners;
+use fondaco::serve::Server;
+use serde_json::Value;
+use serde_json::json;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+use crate::harness::wire;
+use crate::harness::wire::Answer;
+
+/// A running gateway.
+pub struct Gateway {
+    /// Its public address.
+    pub addr: SocketAddr,
+    /// Its admin address.
+    pub admin: SocketAddr,
+    /// Its shared parts.
+    pub app: Arc<App>,
+    issuer: DevIssuer,
+    stop: oneshot::Sender<()>,
+    running: JoinHandle<()>,
+    _state: tempfile::TempDir,
+}
+
+impl Gateway {
+    /// Starts a gateway for these tenants.
+    pub async fn start(tenants: &str) -> Self {
+        Self::start_with(tenants, |_| {}).await
+    }
+
+    /// Starts a gateway with other settings than the usual.
+    pub async fn start_with(tenants: &str, change: impl FnOnce(&mut Settings)) -> Self {
+        let state = tempfile::tempdir().unwrap();
+        let any = SocketAddr::from(([127, 0, 0, 1], 0));
+        let listeners = Listeners::bind(any, any).await.unwrap();
+        let addr = listeners.public.local_addr().unwrap();
+        let admin = listeners.admin.local_addr().unwrap();
+        let mut settings = Settings::dev(addr, state.path().to_owned());
+        settings.egress.allow = vec!["127.0.0.0/8".to_owned()];
+        settings.limits.drain_accept = std::time::Duration::ZERO;
+        change(&mut settings);
+        let issuer_url = format!("http://{addr}/dev-issuer");
+        let open = || DevIssuer::open(state.path(), &issuer_url).unwrap();
+        let development = Development { tenants: tenants.replace("{issuer}", &issuer_url), issuer: open() };
+        let server = Server::build(settings, listeners, Some(development)).await.unwrap_or_else(|error| {
+            panic!("the gateway does not start: {error}");
+        });
+        let app = server.app().clone();
+        let (stop, stopped) = oneshot::channel();
+        let running = tokio::spawn(server.run(async {
+            let _ = stopped.await;
+        }));
+        Self { addr, admin, app, issuer: open(), stop, running, _state: state }
+    }
+
+    /// A caller of the shared endpoint, by a token with these scopes.
+    pub fn caller(&self, tenant: &str, subject: &str, scopes: &str) -> Caller {
+        self.caller_at("/mcp", tenant, subject, scopes)
+    }
+
+    /// A caller of the endpoint at `path`.
+    pub fn caller_at(&self, path: &str, tenant: &str, subject: &str, scopes: &str) -> Caller {
+        let audience = format!("http://{}{path}", self.addr);
+        let now = self.app.clock.now();
+        let token = self.issuer.token(Grant {
+            subject,
+            client: "test-client",
+            tenant,
+            scope: scopes,
+            audience: &audience,
+            ttl: 3600,
+            now,
+        });
+        Caller { addr: self.addr, path: path.to_owned(), token }
+    }
+
+    /// Drains the gateway and waits for its end.
+    pub async fn stop(self) {
+        let _ = self.stop.send(());
+        let ended = tokio::time::timeout(std::time::Duration::from_secs(10), self.running).await;
+        ended.expect("the gateway did not stop within 10 s").unwrap();
+        assert!(self.app.tasks.is_empty(), "a stream's reader outlived the gateway");
+    }
+}
+
+/// Somebody with a token.
+#[derive(Clone)]
+pub struct Caller {
+    /// Where it connects.
+    pub addr: SocketAddr,
+    /// The endpoint's path.
+    pub path: String,
+    /// Its bearer token.
+    pub token: String,
+}
+
+/// The `_meta` of a plain modern client.
+pub fn meta() -> Value {
+    json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {},
+    })
+}
+
+impl Caller {
+    /// The headers of a right request, to be changed by tests that send wrong ones.
+    pub fn headers(&self, method: &str, name: Option<&str>) -> Vec<(String, String)> {
+        let mut headers = vec![
+            ("Authorization", format!("Bearer {}", self.token)),
+            ("Content-Type", "application/json".to_owned()),
+            ("Accept", "application/json, text/event-stream".to_owned()),
+            ("MCP-Protocol-Version", "2026-07-28".to_owned()),
+            ("Mcp-Method", method.to_owned()),
+        ];
+        headers.extend(name.map(|name| ("Mcp-Name", name.to_owned())));
+        headers.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+    }
+
+    /// Sends these headers and this body.
+    pub async fn post(&self, headers: &[(String, String)], body: &str) -> Answer {
+        wire::request(self.addr, "POST", &self.path, headers, body.as_bytes()).await
+    }
+
+    /// Sends a right request.
+    pub async fn rpc(&self, method: &str, mut params: Value) -> Answer {
+        let name = params["name"].as_str().map(str::to_owned);
+        params["_meta"] = meta();
+        let body = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
+        self.post(&self.headers(method, name.as_deref()), &body.to_string()).await
+    }
+
+    /// Calls a tool.
+    pub async fn call_tool(&self, name: &str, arguments: Value) -> Answer {
+        self.rpc("tools/call", json!({"name": name, "arguments": arguments})).await
+    }
+
+    /// The names of all tools, page by page.
+    pub async fn tools(&self) -> Vec<String> {
+        let (mut names, mut params) = (Vec::new(), json!({}));
+        loop {
+            let page = self.rpc("tools/list", params.clone()).await.result();
+            let tools = page["tools"].as_array().unwrap();
+            names.extend(tools.iter().map(|tool| tool["name"].as_str().unwrap().to_owned()));
+            match page.get("nextCursor") {
+                Some(cursor) => params = json!({"cursor": cursor}),
+                None => return names,
+            }
+        }
+    }
+}

@@ -1,0 +1,7 @@
+//! What the tests stand on: a gateway, its callers, issuers, backends and real processes.
+
+pub mod gateway;
+pub mod issuer;
+pub mod process;
+pub mod upstream;
+pub mod wire;

@@ -1,0 +1,133 @@
+//! Real processes: the `fondaco` program and the peers that `scripts/peers` installs.
+//!
+//! A [`Process`] is killed when it is dropped. [`Peers::find`] says how to run the peers, or panics
+//! with what to do: a test never passes because something is missing.
+
+use std::path::Path;
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::time::Duration;
+
+use tokio::io::AsyncBufReadExt;
+use tokio::io::BufReader;
+use tokio::io::Lines;
+use tokio::process::Child;
+use tokio::process::ChildStdout;
+use tokio::process::Command;
+
+/// A running program.
+pub struct Process {
+    child: Child,
+    lines: Lines<BufReader<ChildStdout>>,
+}
+
+impl Process {
+    /// Starts a program; its standard error goes to the test's.
+    pub fn start(command: &mut Command) -> Self {
+        let shown = format!("{command:?}");
+        let mut child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .unwrap_or_else(|error| panic!("cannot start {shown}: {error}"));
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        Self { child, lines }
+    }
+
+    /// The next line of its output that starts with `start`, without it.
+    pub async fn line(&mut self, start: &str) -> String {
+        let found = async {
+            loop {
+                match self.lines.next_line().await.unwrap() {
+                    Some(line) if line.starts_with(start) => return line[start.len()..].trim().to_owned(),
+                    Some(_) => {}
+                    None => panic!("the program ended before it said {start:?}"),
+                }
+            }
+        };
+        let waited = tokio::time::timeout(Duration::from_secs(60), found).await;
+        waited.unwrap_or_else(|_| panic!("the program did not say {start:?} within 60 s"))
+    }
+
+    /// Its process id.
+    pub fn id(&self) -> u32 {
+        self.child.id().expect("the program is running")
+    }
+
+    /// Sends SIGTERM and waits for its end.
+    pub async fn terminate(mut self) -> std::process::ExitStatus {
+        let kill = std::process::Command::new("kill").arg(self.id().to_string()).status().unwrap();
+        assert!(kill.success());
+        let ended = tokio::time::timeout(Duration::from_secs(30), self.child.wait()).await;
+        ended.expect("the program did not end within 30 s of SIGTERM").unwrap()
+    }
+}
+
+/// The `fondaco` program.
+pub fn fondaco() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_fondaco"));
+    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("FONDACO_")) {
+        command.env_remove(name);
+    }
+    command
+}
+
+/// The repository's root.
+pub fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// Runs a program to its end and returns what it said; panics with it if it failed.
+pub async fn run(command: &mut Command) -> String {
+    let output = command.stdin(Stdio::null()).kill_on_drop(true).output().await.unwrap();
+    let said =
+        format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{command:?} failed ({}):\n{said}", output.status);
+    said
+}
+
+/// Where the peers are.
+pub struct Peers {
+    /// Node 22 or later.
+    pub node: PathBuf,
+    /// Python with the MCP SDK.
+    pub python: PathBuf,
+    variables: Vec<(String, String)>,
+}
+
+impl Peers {
+    /// Reads what `scripts/peers` wrote.
+    pub fn find() -> Self {
+        let dir =
+            std::env::var("FONDACO_PEERS_DIR").map_or_else(|_| root().join("target/peers"), PathBuf::from);
+        let env = std::fs::read_to_string(dir.join("env"))
+            .unwrap_or_else(|_| panic!("no peers in {}: run `scripts/peers` first", dir.display()));
+        let variables: Vec<(String, String)> = env
+            .lines()
+            .filter_map(|line| line.trim_start_matches("export ").split_once('='))
+            .map(|(name, value)| (name.to_owned(), value.trim_matches(['"', '\'']).to_owned()))
+            .collect();
+        let find = |wanted: &str| {
+            let found = variables.iter().find(|(name, _)| name == wanted);
+            PathBuf::from(&found.unwrap_or_else(|| panic!("`scripts/peers` did not write {wanted}")).1)
+        };
+        Self { node: find("FONDACO_NODE"), python: find("FONDACO_PYTHON"), variables }
+    }
+
+    /// A Node script of ours.
+    pub fn node(&self, script: &str) -> Command {
+        self.command(&self.node, script)
+    }
+
+    /// A Python script of ours.
+    pub fn python(&self, script: &str) -> Command {
+        self.command(&self.python, script)
+    }
+
+    fn command(&self, program: &Path, script: &str) -> Command {
+        let mut command = Command::new(program);
+        command.arg(root().join(script)).envs(self.variables.iter().cloned());
+        command
+    }
+}

@@ -1,0 +1,128 @@
+//! HTTP/1.1 by hand: what is sent is exactly what the test says.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::io::AsyncReadExt;
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
+
+/// A whole answer.
+#[derive(Debug)]
+pub struct Answer {
+    /// The status; 0 if the connection closed without an answer.
+    pub status: u16,
+    /// Names in lower case, in order.
+    pub headers: Vec<(String, String)>,
+    /// The body, without transfer encoding.
+    pub body: Vec<u8>,
+}
+
+impl Answer {
+    /// The first value of a header.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(n, _)| n == name).map(|(_, v)| v.as_str())
+    }
+
+    /// The body as text.
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
+
+    /// The `data` of each event of a stream.
+    pub fn events(&self) -> Vec<Value> {
+        let text = self.text();
+        let data =
+            text.split("\n\n").filter_map(|event| event.lines().find_map(|l| l.strip_prefix("data: ")));
+        data.map(|data| serde_json::from_str(data).unwrap()).collect()
+    }
+
+    /// The JSON-RPC message: the body, or the last event.
+    pub fn message(&self) -> Value {
+        if self.header("content-type").is_some_and(|t| t.starts_with("text/event-stream")) {
+            return self.events().pop().unwrap_or_else(|| panic!("no event in {:?}", self.text()));
+        }
+        serde_json::from_slice(&self.body).unwrap_or_else(|_| panic!("{} {:?}", self.status, self.text()))
+    }
+
+    /// The result, or a panic that shows what came instead.
+    pub fn result(&self) -> Value {
+        let message = self.message();
+        assert!(message.get("result").is_some(), "{} {message}", self.status);
+        message["result"].clone()
+    }
+
+    /// The status and the error's code; 0 where there is no JSON-RPC error.
+    pub fn refusal(&self) -> (u16, i64) {
+        let message: Value = serde_json::from_slice(&self.body).unwrap_or_default();
+        let message = if message.is_null() && !self.body.is_empty() && self.status == 200 {
+            self.message()
+        } else {
+            message
+        };
+        (self.status, message["error"]["code"].as_i64().unwrap_or(0))
+    }
+}
+
+/// Sends one request on a connection of its own.
+pub async fn request(
+    addr: SocketAddr,
+    method: &str,
+    path: &str,
+    headers: &[(String, String)],
+    body: &[u8],
+) -> Answer {
+    let mut head = format!("{method} {path} HTTP/1.1\r\n");
+    if !headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("host")) {
+        head.push_str(&format!("Host: {addr}\r\n"));
+    }
+    for (name, value) in headers {
+        head.push_str(&format!("{name}: {value}\r\n"));
+    }
+    if !headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("content-length")) {
+        head.push_str(&format!("Content-Length: {}\r\n", body.len()));
+    }
+    let bytes = [format!("{head}Connection: close\r\n\r\n").as_bytes(), body].concat();
+    raw(addr, &bytes).await
+}
+
+/// Sends these bytes and reads until the other side closes.
+pub async fn raw(addr: SocketAddr, bytes: &[u8]) -> Answer {
+    let mut stream = TcpStream::connect(addr).await.unwrap();
+    // A refusal may come, and the connection close, before all was written.
+    let _ = stream.write_all(bytes).await;
+    let mut text = Vec::new();
+    let read = tokio::time::timeout(Duration::from_secs(30), stream.read_to_end(&mut text)).await;
+    let _ = read.expect("no end of the answer within 30 s");
+    parse(&text)
+}
+
+/// Reads a whole answer.
+pub fn parse(text: &[u8]) -> Answer {
+    let Some(end) = text.windows(4).position(|w| w == b"\r\n\r\n") else {
+        return Answer { status: 0, headers: Vec::new(), body: text.to_vec() };
+    };
+    let head = String::from_utf8_lossy(&text[..end]).into_owned();
+    let mut lines = head.split("\r\n");
+    let status = lines.next().and_then(|l| l.split(' ').nth(1)).and_then(|s| s.parse().ok()).unwrap_or(0);
+    let headers: Vec<(String, String)> = lines
+        .filter_map(|line| line.split_once(':'))
+        .map(|(name, value)| (name.to_ascii_lowercase(), value.trim().to_owned()))
+        .collect();
+    let body = &text[end + 4..];
+    let chunked = headers.iter().any(|(n, v)| n == "transfer-encoding" && v == "chunked");
+    let body = if chunked { unchunk(body) } else { body.to_vec() };
+    Answer { status, headers, body }
+}
+
+fn unchunk(mut body: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    while let Some(line) = body.windows(2).position(|w| w == b"\r\n") {
+        let size = std::str::from_utf8(&body[..line]).ok().and_then(|s| usize::from_str_radix(s, 16).ok());
+        let Some(size) = size.filter(|&size| size > 0 && body.len() >= line + 2 + size) else { break };
+        out.extend_from_slice(&body[line + 2..line + 2 + size]);
+        body = body.get(line + 4 + size..).unwrap_or_default();
+    }
+    out
+}
