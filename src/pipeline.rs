@@ -72,6 +72,8 @@ pub struct Facts {
     pub target: Option<Arc<str>>,
     /// The backend that the target lives on.
     pub backend: Option<String>,
+    /// Bytes of the request's body.
+    pub bytes_in: usize,
     /// The W3C trace id that the client sent.
     pub trace_id: Option<String>,
 }
@@ -102,6 +104,7 @@ where
     let accept = media::check(&post.headers)?;
     trail.accept = Some(accept);
     let text = body::read(post.body, &app.limits).await?;
+    trail.facts.bytes_in = text.len();
     let json = Json::parse(text, app.limits.json_depth)?;
     let request = match Message::read(&json, &post.headers, app.limits.id_bytes, &mut trail.id)? {
         Message::Request(request) => request,

@@ -51,6 +51,7 @@ impl RequestLog {
     pub fn learn(&self, facts: &Facts) {
         self.with(|line, _| {
             line.tenant.clone_from(&facts.tenant);
+            line.bytes_in = facts.bytes_in as u64;
             line.rpc_method = facts.method.map(str::to_owned);
             line.backend.clone_from(&facts.backend);
             line.target = facts.target.as_deref().map(|name| Target::Name(name.to_owned()));

@@ -5,3 +5,6 @@ mod architecture;
 mod cases;
 mod harness;
 mod ladder;
+mod peers;
+#[path = "../clients/rmcp.rs"]
+mod rmcp_client;
