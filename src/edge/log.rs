@@ -2,13 +2,15 @@
 
 use std::sync::Arc;
 use std::sync::Mutex;
+use std::sync::OnceLock;
 use std::sync::PoisonError;
 
 use http::request::Parts;
 use tokio::time::Instant;
+use tracing::Span;
 
 use crate::app::App;
-use crate::pipeline::Facts;
+use crate::pipeline::Trail;
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::metrics::Open;
 use crate::telemetry::metrics::Outcome;
@@ -25,6 +27,7 @@ struct Entry {
     metrics: Arc<Metrics>,
     started: Instant,
     line: Mutex<(RequestLine, Outcome)>,
+    span: OnceLock<Span>,
     _in_flight: Open,
 }
 
@@ -37,6 +40,7 @@ impl RequestLog {
             started: Instant::now(),
             // Until somebody says otherwise, the client has left.
             line: Mutex::new((line, Outcome::Cancelled)),
+            span: OnceLock::new(),
             _in_flight: app.metrics.request_in_flight(),
         }))
     }
@@ -47,8 +51,10 @@ impl RequestLog {
         change(line, outcome);
     }
 
-    /// What the road learnt.
-    pub fn learn(&self, facts: &Facts) {
+    /// What the road learnt; the request's span lasts as long as its log.
+    pub fn learn(&self, trail: &Trail) {
+        let facts = &trail.facts;
+        let _ = self.0.span.set(trail.span.clone());
         self.with(|line, _| {
             line.tenant.clone_from(&facts.tenant);
             line.bytes_in = facts.bytes_in as u64;

@@ -148,7 +148,7 @@ pub fn refuse_early(error: &EdgeError, log: &RequestLog) -> Response<Body> {
 /// The response of a request that took the road.
 pub fn answer(app: &App, answer: Answer, endpoint: &Endpoint, log: &RequestLog) -> Response<Body> {
     let Answer { trail, outcome } = answer;
-    log.learn(&trail.facts);
+    log.learn(&trail);
     match outcome {
         Ok(Reply::Accepted) => {
             log.ended(Ended::Ok);
