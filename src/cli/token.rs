@@ -9,6 +9,7 @@ use url::Url;
 use crate::auth::dev_issuer::DevIssuer;
 use crate::auth::dev_issuer::Grant;
 use crate::cli::BadInput;
+use crate::config::units;
 use crate::model::clock::Clock;
 use crate::model::name::TenantName;
 
@@ -30,24 +31,41 @@ pub struct TokenArgs {
     /// Its audience; without it, the endpoint `/mcp` of the gateway.
     #[arg(long)]
     pub aud: Option<String>,
-    /// How long it is good for, in seconds.
-    #[arg(long, default_value_t = 3600)]
+    /// How long it is good for, as in `30s`, `15m` or `2h`.
+    #[arg(long, default_value = "1h", value_parser = whole_seconds)]
     pub ttl: u64,
     /// How many to print, one a line; from the second on the subject gets a number.
     #[arg(long, default_value_t = 1)]
     pub count: u32,
-    /// The URL of the gateway that `fondaco dev` runs.
-    #[arg(long, default_value = "http://127.0.0.1:8080")]
-    pub public_url: Url,
+    /// The URL of the gateway that `fondaco dev` runs [default: that of `--aud`, or
+    /// http://127.0.0.1:8080].
+    #[arg(long)]
+    pub public_url: Option<Url>,
     /// Where that gateway keeps its state.
     #[arg(long, default_value = "./fondaco-data")]
     pub data_dir: PathBuf,
 }
 
+/// The gateway's URL, without a slash behind it.
+fn base(args: &TokenArgs) -> anyhow::Result<String> {
+    if let Some(url) = &args.public_url {
+        return Ok(url.as_str().trim_end_matches('/').to_owned());
+    }
+    let Some(audience) = &args.aud else { return Ok("http://127.0.0.1:8080".to_owned()) };
+    let url = Url::parse(audience).map_err(|error| BadInput(format!("--aud: {error}")))?;
+    Ok(url.origin().ascii_serialization())
+}
+
+fn whole_seconds(text: &str) -> Result<u64, String> {
+    units::millis(text)
+        .map(|millis| millis / 1000)
+        .ok_or_else(|| "expected a time such as `30s`, `15m` or `2h`".to_owned())
+}
+
 /// Prints the tokens to `out`.
 pub fn run(args: &TokenArgs, out: &mut impl Write) -> anyhow::Result<()> {
     let tenant = TenantName::new(&args.tenant).map_err(|error| BadInput(format!("--tenant: {error}")))?;
-    let base = args.public_url.as_str().trim_end_matches('/');
+    let base = base(args)?;
     let issuer = DevIssuer::open(&args.data_dir, &format!("{base}/dev-issuer"))?;
     let audience = args.aud.clone().unwrap_or_else(|| format!("{base}/mcp"));
     let now = Clock::default().now();
