@@ -3,5 +3,6 @@
 
 mod architecture;
 mod cases;
+mod faults;
 mod harness;
 mod ladder;

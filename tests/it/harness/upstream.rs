@@ -32,6 +32,7 @@ use tokio::net::TcpListener;
 use tokio::net::TcpStream;
 use tokio::net::tcp::OwnedReadHalf;
 use tokio::net::tcp::OwnedWriteHalf;
+use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::task::JoinSet;
 
@@ -78,8 +79,16 @@ pub enum Behaviour {
     Huge(usize),
     /// `sampling/createMessage` on the stream, and no answer, ever.
     ServerRequest,
+    /// This many bytes of this media type without an end in sight, in chunks.
+    Flood(&'static str, usize),
     /// This many progress notifications, then the answer.
     Progress(usize),
+    /// As many, a kilobyte each and without a pause.
+    Burst(usize),
+    /// The last of so many calls is answered first, and the first last; each says this text.
+    Reversed(usize, String),
+    /// Like this the next time, and as it should be from then on.
+    Once(Box<Behaviour>),
     /// Every page has a new tool and a new cursor.
     EndlessPages,
     /// Every page is the first page, with the same cursor.
@@ -137,6 +146,9 @@ struct State {
     requests: Vec<Received>,
     connections: usize,
     cancellations: usize,
+    flooded: usize,
+    /// Calls that wait for later ones to be answered.
+    parked: Vec<oneshot::Sender<()>>,
 }
 
 /// A running server; see the module.
@@ -211,6 +223,11 @@ impl Upstream {
         lock(&self.state).cancellations
     }
 
+    /// How many bytes of floods the peer, and the system between, took.
+    pub fn flooded(&self) -> usize {
+        lock(&self.state).flooded
+    }
+
     /// Closes the port and all connections; [`Upstream::url`] goes on to name the closed port.
     pub fn stop(&self) {
         self.task.abort();
@@ -251,7 +268,7 @@ async fn serve(socket: TcpStream, state: Arc<Mutex<State>>) {
         let end = tokio::select! {
             biased;
             () = gone => Err(io::ErrorKind::ConnectionReset.into()),
-            end = answer.write(&mut writing) => end,
+            end = answer.write(&mut writing, &state) => end,
         };
         match end {
             Ok(End::KeepAlive) => {}
@@ -316,9 +333,15 @@ impl Answer {
     fn to(request: &Received, state: &Mutex<State>) -> Self {
         let method = request.string(&["method"]).unwrap_or_default();
         let name = request.string(&["params", "name"]).unwrap_or_default();
-        let state = lock(state);
-        let behaviour = state.behaviours.get(&name).or_else(|| state.behaviours.get(&method));
-        let behaviour = behaviour.cloned().unwrap_or(Behaviour::Echo);
+        let mut state = lock(state);
+        let target = if state.behaviours.contains_key(&name) { &name } else { &method };
+        let behaviour = match state.behaviours.get(target).cloned() {
+            Some(Behaviour::Once(behaviour)) => {
+                state.behaviours.remove(target);
+                *behaviour
+            }
+            behaviour => behaviour.unwrap_or(Behaviour::Echo),
+        };
         let result = match &*method {
             "tools/call" => {
                 let arguments = request.raw(&["params", "arguments"]).unwrap_or_else(|| "{}".into());
@@ -342,10 +365,14 @@ impl Answer {
         Self { behaviour, id, token, result }
     }
 
-    async fn write(&self, out: &mut OwnedWriteHalf) -> io::Result<End> {
+    async fn write(&self, out: &mut OwnedWriteHalf, state: &Mutex<State>) -> io::Result<End> {
         let right = self.response(&self.id, &self.result);
         match &self.behaviour {
-            Behaviour::Echo | Behaviour::EndlessPages | Behaviour::SameCursor => json(out, 200, &right).await,
+            Behaviour::Flood(media, bytes) => flood(out, media, *bytes, state).await,
+            Behaviour::Reversed(of, text) => self.reversed(out, *of, text, state).await,
+            Behaviour::Echo | Behaviour::EndlessPages | Behaviour::SameCursor | Behaviour::Once(_) => {
+                json(out, 200, &right).await
+            }
             Behaviour::EchoSse => self.events(out, &[]).await,
             Behaviour::Late(time) => {
                 tokio::time::sleep(*time).await;
@@ -405,6 +432,18 @@ impl Answer {
                 let events: Vec<String> = (1..=*steps).map(|step| self.progress(step)).collect();
                 self.events(out, &events).await
             }
+            Behaviour::Burst(steps) => {
+                out.write_all(STREAM.as_bytes()).await?;
+                let message = format!(r#""message":"{}""#, "x".repeat(1 << 10));
+                for step in 1..=*steps {
+                    let event =
+                        self.progress(step).replace(r#""progress":"#, &format!(r#"{message},"progress":"#));
+                    out.write_all(chunk(&format!("data: {event}\n\n")).as_bytes()).await?;
+                }
+                let last = chunk(&format!("data: {right}\n\n")) + "0\r\n\r\n";
+                out.write_all(last.as_bytes()).await?;
+                Ok(End::KeepAlive)
+            }
             Behaviour::Redirect(url) => {
                 let extra = format!("Location: {url}\r\n");
                 out.write_all(head(307, "text/plain", &extra, 0).as_bytes()).await?;
@@ -416,6 +455,34 @@ impl Answer {
                 Ok(End::KeepAlive)
             }
         }
+    }
+
+    /// Waits until `of` calls are here, unless it is the last of them, and for those behind it.
+    async fn reversed(
+        &self,
+        out: &mut OwnedWriteHalf,
+        of: usize,
+        text: &str,
+        state: &Mutex<State>,
+    ) -> io::Result<End> {
+        let turn = {
+            let mut state = lock(state);
+            (state.parked.len() + 1 < of).then(|| {
+                let (turn, mine) = oneshot::channel();
+                state.parked.push(turn);
+                mine
+            })
+        };
+        if let Some(turn) = turn {
+            let _ = turn.await;
+        }
+        let content = format!(r#""content":[{{"type":"text","text":"{text}"}}],"structuredContent""#);
+        let result = self.result.replace(r#""content":[],"structuredContent""#, &content);
+        let end = json(out, 200, &self.response(&self.id, &result)).await;
+        if let Some(earlier) = lock(state).parked.pop() {
+            let _ = earlier.send(());
+        }
+        end
     }
 
     fn response(&self, id: &str, result: &str) -> String {
@@ -490,6 +557,19 @@ async fn json(out: &mut OwnedWriteHalf, status: u16, body: &str) -> io::Result<E
     out.write_all(head(status, "application/json", "", body.len()).as_bytes()).await?;
     out.write_all(body.as_bytes()).await?;
     Ok(End::KeepAlive)
+}
+
+async fn flood(out: &mut OwnedWriteHalf, media: &str, bytes: usize, state: &Mutex<State>) -> io::Result<End> {
+    let head = format!("HTTP/1.1 200 OK\r\nContent-Type: {media}\r\nTransfer-Encoding: chunked\r\n\r\n");
+    out.write_all(head.as_bytes()).await?;
+    let first = if media == "text/event-stream" { "data: " } else { "" };
+    out.write_all(chunk(&format!("{first}{{\"")).as_bytes()).await?;
+    let piece = chunk(&"x".repeat(64 << 10));
+    for _ in 0..bytes / (64 << 10) {
+        out.write_all(piece.as_bytes()).await?;
+        lock(state).flooded += 64 << 10;
+    }
+    Ok(End::Close)
 }
 
 async fn drip(out: &mut OwnedWriteHalf, body: &str) -> io::Result<End> {

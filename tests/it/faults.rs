@@ -1,0 +1,214 @@
+//! Backends that fail in every way: each failure has its one answer, and harms no other call.
+
+use std::time::Duration;
+
+use serde_json::Value;
+use serde_json::json;
+
+use crate::harness::gateway::Caller;
+use crate::harness::gateway::Gateway;
+use crate::harness::upstream::Behaviour;
+use crate::harness::upstream::Upstream;
+use crate::harness::wire::Answer;
+
+/// Bytes that a flood may push into the gateway and the sockets before it.
+const SWALLOWED: usize = 24 << 20;
+
+/// A fault, how it is made, and the status, code, `data` and a word of its answer. Code 0 is a result.
+struct Row {
+    fault: &'static str,
+    behaviour: Behaviour,
+    status: u16,
+    code: i64,
+    data: Value,
+    word: &'static str,
+}
+
+fn row(
+    fault: &'static str,
+    behaviour: Behaviour,
+    status: u16,
+    code: i64,
+    data: Value,
+    word: &'static str,
+) -> Row {
+    Row { fault, behaviour, status, code, data, word }
+}
+
+/// The backend may have acted: 200, since a proxy that retries on 5xx would run the tool again.
+fn unknown(fault: &'static str, behaviour: Behaviour, word: &'static str) -> Row {
+    row(fault, behaviour, 200, -32603, json!({"outcome": "unknown"}), word)
+}
+
+fn http(head: &str, body: &str) -> Behaviour {
+    Behaviour::Raw(format!("HTTP/1.1 {head}\r\n\r\n{body}"))
+}
+
+fn error(status: u16, code: i64, data: &str) -> Behaviour {
+    Behaviour::Error(status, format!(r#"{{"code":{code},"message":"theirs"{data}}}"#))
+}
+
+fn body(body: &str) -> Behaviour {
+    http("200 OK\r\nContent-Type: application/json", body)
+}
+
+fn silent_and_broken() -> Vec<Row> {
+    vec![
+        unknown("hangs", Behaviour::Hang, "idle timeout"),
+        unknown("hangs in the stream", Behaviour::HangInStream, "idle timeout"),
+        unknown("drips", Behaviour::Drip, "idle timeout"),
+        unknown("resets before the head", Behaviour::Reset, "lost"),
+        unknown("resets in the body", Behaviour::ResetInBody, "lost"),
+        unknown("resets in the stream", Behaviour::ResetInStream, "lost"),
+        unknown("closes without an answer", Behaviour::Raw(String::new()), "lost"),
+        unknown("speaks no HTTP", Behaviour::Raw("220 smtp.example ESMTP\r\n".into()), "lost"),
+        unknown("asks on the stream", Behaviour::ServerRequest, "request of its own"),
+        unknown("floods with a declared length", Behaviour::Huge(50 << 20), "larger"),
+        unknown("floods with JSON", Behaviour::Flood("application/json", 50 << 20), "larger"),
+        unknown("floods with one event", Behaviour::Flood("text/event-stream", 50 << 20), "larger"),
+    ]
+}
+
+fn wrong_answers(elsewhere: &str) -> Vec<Row> {
+    let result = |text: &str| Behaviour::Result(text.into());
+    let both = r#"{"jsonrpc":"2.0","id":$ID,"result":{},"error":{"code":1,"message":"m"}}"#;
+    let right = r#"{"jsonrpc":"2.0","id":$ID,"result":{}}"#;
+    vec![
+        unknown("answers HTML", http("200 OK\r\nContent-Type: text/html", "<p>Hi"), "neither JSON nor"),
+        unknown("answers half of the JSON", Behaviour::HalfJson, "not JSON"),
+        unknown("answers another id", Behaviour::WrongId, "another id"),
+        unknown("answers the id as a string", Behaviour::StringId, "another id"),
+        unknown("answers result and error", body(both), "either"),
+        unknown("answers neither", body(r#"{"jsonrpc":"2.0","id":$ID}"#), "either"),
+        unknown("answers a batch", body(&format!("[{right}]")), "JSON object"),
+        unknown("answers 202", http("202 Accepted\r\nContent-Length: 0", ""), "HTTP status"),
+        unknown("answers a surprise", result(r#"{"resultType":"surprise"}"#), "not known"),
+        unknown("asks for input", result(r#"{"resultType":"input_required"}"#), "input_required"),
+        unknown("compresses", Behaviour::Gzip, "compressed"),
+        unknown("sends elsewhere", Behaviour::Redirect(elsewhere.to_owned()), "redirects"),
+        unknown("answers 500", http("500 Oops\r\nContent-Type: text/html", "<p>Oops"), "HTTP status"),
+        unknown("answers 500 with a result", http("500 Oops\r\nContent-Type: application/json", right), ""),
+        unknown("answers 503", http("503 Busy\r\nRetry-After: 9\r\nContent-Length: 0", ""), "HTTP status"),
+        row("answers 401", error(401, -32600, ""), 502, 1004, Value::Null, "refuses"),
+        row("answers 403", error(403, -32600, ""), 502, 1004, Value::Null, "refuses"),
+        row("answers twice", Behaviour::TwoFinals, 200, 0, Value::Null, "structuredContent"),
+    ]
+}
+
+fn errors() -> Vec<Row> {
+    let row = |fault, status, code, data: &str, expected: (u16, i64), expected_data| {
+        row(fault, error(status, code, data), expected.0, expected.1, expected_data, "theirs")
+    };
+    let remapped = |code: i64| json!({"upstreamCode": code});
+    let lacks = r#","data":{"requiredCapabilities":{"elicitation":{}}}"#;
+    let lacking = json!({"requiredCapabilities": {"elicitation": {}}});
+    vec![
+        row("says -32002", 200, -32002, "", (200, -32603), remapped(-32002)),
+        row("says -32042", 200, -32042, "", (200, -32603), remapped(-32042)),
+        row("says -32050", 500, -32050, "", (200, -32603), remapped(-32050)),
+        row("says -32000", 400, -32000, "", (200, -32603), remapped(-32000)),
+        row("says -32022", 400, -32022, "", (200, -32603), remapped(-32022)),
+        row("says -32601", 404, -32601, "", (404, -32601), Value::Null),
+        row("says -32602", 200, -32602, r#","data":{"a":1}"#, (200, -32602), json!({"a": 1})),
+        row("says -32603", 500, -32603, "", (200, -32603), Value::Null),
+        row("says -32021 of what the client lacks", 400, -32021, lacks, (400, -32021), lacking),
+    ]
+}
+
+/// Two tenants; `acme` has a bad backend beside a good one.
+async fn house(bad: &[(&str, String)], good: &Upstream, other: &Upstream) -> Gateway {
+    let mut tenants = format!(
+        r#"
+issuers: [{{issuer: "{{issuer}}", tenant_claim: tenant}}]
+tenants:
+  globex: {{backends: {{good: {{kind: mcp, url: "{}"}}}}}}
+  acme:
+    backends:
+      good: {{kind: mcp, url: "{}"}}
+"#,
+        other.url(),
+        good.url()
+    );
+    for (name, url) in bad {
+        let line = format!("      {name}: {{kind: mcp, url: \"{url}\", timeout: 5s, idle_timeout: 500ms}}\n");
+        tenants.push_str(&line);
+    }
+    Gateway::start_with(&tenants, |settings| {
+        settings.limits.connect_time = Duration::from_millis(300);
+        settings.limits.first_catalog_time = Duration::from_secs(2);
+    })
+    .await
+}
+
+/// Calls the good backends for as long as `fault` is going on, and at least once each.
+async fn meanwhile(fault: impl Future<Output = Answer>, good: &[&Caller]) -> Answer {
+    let unharmed = async |n: usize| {
+        for caller in good {
+            let call = caller.call_tool("good_echo", json!({"n": n}));
+            let answer = tokio::time::timeout(Duration::from_secs(2), call).await;
+            let result = answer.expect("another call is held up").result();
+            assert_eq!(result["structuredContent"]["n"], n);
+        }
+    };
+    let others = async {
+        for n in 0.. {
+            unharmed(n).await;
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    let answer = tokio::select! {
+        answer = fault => answer,
+        () = others => unreachable!(),
+    };
+    unharmed(0).await;
+    answer
+}
+
+fn judge(row: &Row, answer: &Answer) -> Result<(), String> {
+    let got = answer.refusal();
+    let data = if row.code == 0 { Value::Null } else { answer.message()["error"]["data"].clone() };
+    let right = got == (row.status, row.code) && data == row.data && answer.text().contains(row.word);
+    if right && !answer.text().contains("127.0.0.1") {
+        return Ok(());
+    }
+    Err(format!("{}: {got:?} {}", row.fault, answer.text()))
+}
+
+#[tokio::test]
+async fn every_fault_has_its_answer_and_harms_no_other_call() {
+    let (bad, good, other, elsewhere) =
+        tokio::join!(Upstream::start(), Upstream::start(), Upstream::start(), Upstream::start());
+    let rows = [silent_and_broken(), wrong_answers(&elsewhere.url()), errors()]
+        .into_iter()
+        .flatten()
+        .collect::<Vec<_>>();
+    for (n, row) in rows.iter().enumerate() {
+        bad.tool(&format!("t{n}"), &format!(r#"{{"name":"t{n}","inputSchema":{{"type":"object"}}}}"#));
+        bad.behave(&format!("t{n}"), row.behaviour.clone());
+    }
+    let gw = house(&[("bad", bad.url())], &good, &other).await;
+    let (alice, bob) = (gw.caller("acme", "alice", ""), gw.caller("globex", "bob", ""));
+    assert_eq!(alice.tools().await.len(), rows.len() + 2);
+    let mut failures = Vec::new();
+    for (n, row) in rows.iter().enumerate() {
+        // On a kept connection: the one thing that might be sent twice.
+        alice.call_tool("bad_echo", json!({})).await.result();
+        let before = bad.flooded();
+        let answer = meanwhile(alice.call_tool(&format!("bad_t{n}"), json!({"n": n})), &[&alice, &bob]).await;
+        failures.extend(judge(row, &answer).err());
+        let taken = bad.flooded() - before;
+        if taken > SWALLOWED {
+            failures.push(format!("{}: {taken} bytes were taken", row.fault));
+        }
+        let name = format!("t{n}");
+        let sent = bad.requests().iter().filter(|request| request.header("mcp-name") == [&*name]).count();
+        if sent != 1 {
+            failures.push(format!("{}: sent {sent} times", row.fault));
+        }
+    }
+    assert!(failures.is_empty(), "{failures:#?}");
+    assert!(bad.flooded() > 0);
+    assert_eq!(elsewhere.connections(), 0, "a redirect is not followed");
+    alice.call_tool("bad_echo", json!({})).await.result();
+    gw.stop().await;
+}
