@@ -4,9 +4,12 @@ use std::time::Duration;
 
 use serde_json::Value;
 use serde_json::json;
+use tokio::net::TcpSocket;
+use tokio::net::TcpStream;
 
 use crate::harness::gateway::Caller;
 use crate::harness::gateway::Gateway;
+use crate::harness::gateway::eventually;
 use crate::harness::upstream::Behaviour;
 use crate::harness::upstream::Upstream;
 use crate::harness::wire::Answer;
@@ -210,5 +213,40 @@ async fn every_fault_has_its_answer_and_harms_no_other_call() {
     assert!(bad.flooded() > 0);
     assert_eq!(elsewhere.connections(), 0, "a redirect is not followed");
     alice.call_tool("bad_echo", json!({})).await.result();
+    gw.stop().await;
+}
+
+#[tokio::test]
+async fn a_backend_that_cannot_be_reached_is_said_to_be_so() {
+    let (down, deaf, good, other) =
+        tokio::join!(Upstream::start(), Upstream::start(), Upstream::start(), Upstream::start());
+    let gw = house(&[("down", down.url()), ("deaf", deaf.url())], &good, &other).await;
+    let (alice, bob) = (gw.caller("acme", "alice", ""), gw.caller("globex", "bob", ""));
+    assert_eq!(alice.tools().await, ["deaf_echo", "down_echo", "good_echo"]);
+    down.stop();
+    deaf.stop();
+    eventually(|| std::net::TcpStream::connect(down.address()).is_err()).await;
+    eventually(|| std::net::TcpStream::connect(deaf.address()).is_err()).await;
+    // A listener whose queue is full does not answer: not even a refusal.
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.set_reuseaddr(true).unwrap();
+    socket.bind(deaf.address()).unwrap();
+    let _listener = socket.listen(1).unwrap();
+    let mut queued = Vec::new();
+    while let Ok(Ok(stream)) =
+        tokio::time::timeout(Duration::from_millis(100), TcpStream::connect(deaf.address())).await
+    {
+        queued.push(stream);
+    }
+    for (tool, status, word) in
+        [("down_echo", 502, "cannot be reached"), ("deaf_echo", 504, "connect timeout")]
+    {
+        let answer = meanwhile(alice.call_tool(tool, json!({})), &[&alice, &bob]).await;
+        assert_eq!(answer.refusal(), (status, -32603), "{tool}: {}", answer.text());
+        let error = &answer.message()["error"];
+        assert!(error["message"].as_str().unwrap().contains(word), "{error}");
+        assert_eq!(error.get("data"), None, "nothing was sent, so the outcome is known");
+    }
+    assert_eq!(alice.tools().await, ["deaf_echo", "down_echo", "good_echo"], "the last list stays");
     gw.stop().await;
 }
