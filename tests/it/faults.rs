@@ -250,3 +250,66 @@ async fn a_backend_that_cannot_be_reached_is_said_to_be_so() {
     assert_eq!(alice.tools().await, ["deaf_echo", "down_echo", "good_echo"], "the last list stays");
     gw.stop().await;
 }
+
+/// A tool whose schema is nested so deep.
+fn deep(name: &str, levels: usize) -> String {
+    let schema = format!("{}{{}}{}", r#"{"properties":{"a":"#.repeat(levels / 2), "}}".repeat(levels / 2));
+    format!(r#"{{"name":"{name}","inputSchema":{{"type":"object","properties":{{"a":{schema}}}}}}}"#)
+}
+
+#[tokio::test]
+async fn lists_that_fail_leave_the_other_lists_alone() {
+    let (good, other) = tokio::join!(Upstream::start(), Upstream::start());
+    let faults: Vec<(&str, Behaviour)> = vec![
+        ("endless", Behaviour::EndlessPages),
+        ("same", Behaviour::SameCursor),
+        ("hang", Behaviour::Hang),
+        ("drip", Behaviour::Drip),
+        ("reset", Behaviour::ResetInBody),
+        ("html", http("200 OK\r\nContent-Type: text/html", "<p>Hi")),
+        ("half", Behaviour::HalfJson),
+        ("flood", Behaviour::Flood("application/json", 50 << 20)),
+        ("asks", Behaviour::ServerRequest),
+        ("refuses", error(401, 1, "")),
+        ("bottomless", body(&"[".repeat(1 << 20))),
+    ];
+    let mut upstreams = Vec::new();
+    let mut bad = Vec::new();
+    for (name, behaviour) in faults {
+        let upstream = Upstream::start().await;
+        upstream.behave("tools/list", behaviour);
+        bad.push((name, upstream.url()));
+        upstreams.push(upstream);
+    }
+    let mixed = Upstream::start().await;
+    mixed.tool("deep", &deep("deep", 80)).tool("deepest", &deep("deepest", 200));
+    mixed.tool(
+        "meta",
+        &format!(
+            r#"{{"name":"meta","inputSchema":{{"type":"object"}},"_meta":{{"a":{}{}}}}}"#,
+            "[".repeat(80),
+            "]".repeat(80)
+        ),
+    );
+    mixed.tool("fits", &deep("fits", 50)).tool("odd", r#"{"name":7}"#);
+    bad.push(("mixed", mixed.url()));
+    let gw = house(&bad, &good, &other).await;
+    let (alice, bob) = (gw.caller("acme", "alice", ""), gw.caller("globex", "bob", ""));
+
+    let list = async { alice.rpc("tools/list", json!({})).await };
+    let listed = meanwhile(list, &[&bob]).await.result();
+    let names: Vec<_> =
+        listed["tools"].as_array().unwrap().iter().map(|t| t["name"].as_str().unwrap()).collect();
+    let mut expected: Vec<String> = (0..100).map(|n| format!("endless_t{n}")).collect();
+    expected.extend(["good_echo", "mixed_echo", "mixed_fits", "same_echo"].map(str::to_owned));
+    expected.sort_unstable();
+    assert_eq!(names, expected);
+    for absent in ["endless_t100", "mixed_deep", "mixed_deepest", "mixed_meta", "hang_echo", "flood_echo"] {
+        let answer = alice.call_tool(absent, json!({})).await;
+        assert_eq!(answer.refusal(), (200, -32602), "{absent}: {}", answer.text());
+    }
+    alice.call_tool("endless_t99", json!({})).await.result();
+    alice.call_tool("mixed_fits", json!({})).await.result();
+    assert!(upstreams[7].flooded() < SWALLOWED, "{}", upstreams[7].flooded());
+    gw.stop().await;
+}

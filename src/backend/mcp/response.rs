@@ -52,10 +52,15 @@ enum Media {
 }
 
 impl Reader {
-    /// Reads the head of an answer. Nothing of its headers goes any further.
+    /// Reads the head of an answer, whose messages may be nested `max_depth` deep. Nothing of its
+    /// headers goes any further.
     ///
     /// spec: streamable-http, Sending Messages
-    pub(super) fn open(response: Response<Incoming>, limits: &Limits) -> Result<Self, BackendError> {
+    pub(super) fn open(
+        response: Response<Incoming>,
+        limits: &Limits,
+        max_depth: usize,
+    ) -> Result<Self, BackendError> {
         let (head, body) = response.into_parts();
         let status = head.status;
         if status == StatusCode::UNAUTHORIZED || status == StatusCode::FORBIDDEN {
@@ -83,7 +88,7 @@ impl Reader {
             body,
             form,
             max_bytes: limits.upstream_bytes,
-            max_depth: limits.json_depth,
+            max_depth,
             successful: status == StatusCode::OK,
         })
     }
