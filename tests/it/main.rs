@@ -5,4 +5,5 @@ mod architecture;
 mod cases;
 mod faults;
 mod harness;
+mod isolation;
 mod ladder;

@@ -148,8 +148,12 @@ struct State {
     cancellations: usize,
     flooded: usize,
     /// Calls that wait for later ones to be answered.
-    parked: Vec<oneshot::Sender<()>>,
+    parked: Vec<oneshot::Sender<Turn>>,
 }
+
+/// The calls of a round that are still to be answered, from the last on.
+#[derive(Default)]
+struct Turn(Vec<oneshot::Sender<Turn>>);
 
 /// A running server; see the module.
 pub struct Upstream {
@@ -223,7 +227,7 @@ impl Upstream {
         lock(&self.state).cancellations
     }
 
-    /// How many bytes of floods the peer, and the system between, took.
+    /// How many bytes of floods and bursts the peer, and the system between, took.
     pub fn flooded(&self) -> usize {
         lock(&self.state).flooded
     }
@@ -432,18 +436,7 @@ impl Answer {
                 let events: Vec<String> = (1..=*steps).map(|step| self.progress(step)).collect();
                 self.events(out, &events).await
             }
-            Behaviour::Burst(steps) => {
-                out.write_all(STREAM.as_bytes()).await?;
-                let message = format!(r#""message":"{}""#, "x".repeat(1 << 10));
-                for step in 1..=*steps {
-                    let event =
-                        self.progress(step).replace(r#""progress":"#, &format!(r#"{message},"progress":"#));
-                    out.write_all(chunk(&format!("data: {event}\n\n")).as_bytes()).await?;
-                }
-                let last = chunk(&format!("data: {right}\n\n")) + "0\r\n\r\n";
-                out.write_all(last.as_bytes()).await?;
-                Ok(End::KeepAlive)
-            }
+            Behaviour::Burst(steps) => self.burst(out, *steps, state).await,
             Behaviour::Redirect(url) => {
                 let extra = format!("Location: {url}\r\n");
                 out.write_all(head(307, "text/plain", &extra, 0).as_bytes()).await?;
@@ -457,6 +450,20 @@ impl Answer {
         }
     }
 
+    async fn burst(&self, out: &mut OwnedWriteHalf, steps: usize, state: &Mutex<State>) -> io::Result<End> {
+        out.write_all(STREAM.as_bytes()).await?;
+        let message = format!(r#""message":"{}","progress":"#, "x".repeat(1 << 10));
+        for step in 1..=steps {
+            let event =
+                chunk(&format!("data: {}\n\n", self.progress(step).replace(r#""progress":"#, &message)));
+            out.write_all(event.as_bytes()).await?;
+            lock(state).flooded += event.len();
+        }
+        let last = chunk(&format!("data: {}\n\n", self.response(&self.id, &self.result))) + "0\r\n\r\n";
+        out.write_all(last.as_bytes()).await?;
+        Ok(End::KeepAlive)
+    }
+
     /// Waits until `of` calls are here, unless it is the last of them, and for those behind it.
     async fn reversed(
         &self,
@@ -465,22 +472,26 @@ impl Answer {
         text: &str,
         state: &Mutex<State>,
     ) -> io::Result<End> {
-        let turn = {
+        let waiting = {
             let mut state = lock(state);
-            (state.parked.len() + 1 < of).then(|| {
+            if state.parked.len() + 1 < of {
                 let (turn, mine) = oneshot::channel();
                 state.parked.push(turn);
-                mine
-            })
+                Err(mine)
+            } else {
+                Ok(Turn(std::mem::take(&mut state.parked)))
+            }
         };
-        if let Some(turn) = turn {
-            let _ = turn.await;
-        }
+        let turn = match waiting {
+            Ok(last) => last,
+            Err(mine) => mine.await.unwrap_or_default(),
+        };
         let content = format!(r#""content":[{{"type":"text","text":"{text}"}}],"structuredContent""#);
         let result = self.result.replace(r#""content":[],"structuredContent""#, &content);
         let end = json(out, 200, &self.response(&self.id, &result)).await;
-        if let Some(earlier) = lock(state).parked.pop() {
-            let _ = earlier.send(());
+        let mut earlier = turn.0;
+        if let Some(next) = earlier.pop() {
+            let _ = next.send(Turn(earlier));
         }
         end
     }
