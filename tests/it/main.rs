@@ -7,3 +7,4 @@ mod faults;
 mod harness;
 mod isolation;
 mod ladder;
+mod streams;
