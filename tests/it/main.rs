@@ -7,4 +7,5 @@ mod faults;
 mod harness;
 mod isolation;
 mod ladder;
+mod relay;
 mod streams;
