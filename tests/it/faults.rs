@@ -1,15 +1,18 @@
 //! Backends that fail in every way: each failure has its one answer, and harms no other call.
 
+use std::cell::Cell;
 use std::time::Duration;
 
 use serde_json::Value;
 use serde_json::json;
 use tokio::net::TcpSocket;
 use tokio::net::TcpStream;
+use tokio::time::Instant;
 
 use crate::harness::gateway::Caller;
 use crate::harness::gateway::Gateway;
 use crate::harness::gateway::eventually;
+use crate::harness::gateway::text;
 use crate::harness::upstream::Behaviour;
 use crate::harness::upstream::Upstream;
 use crate::harness::wire::Answer;
@@ -139,6 +142,7 @@ tenants:
     Gateway::start_with(&tenants, |settings| {
         settings.limits.connect_time = Duration::from_millis(300);
         settings.limits.first_catalog_time = Duration::from_secs(2);
+        settings.limits.upstream_calls = 3;
     })
     .await
 }
@@ -311,5 +315,82 @@ async fn lists_that_fail_leave_the_other_lists_alone() {
     alice.call_tool("endless_t99", json!({})).await.result();
     alice.call_tool("mixed_fits", json!({})).await.result();
     assert!(upstreams[7].flooded() < SWALLOWED, "{}", upstreams[7].flooded());
+    gw.stop().await;
+}
+
+/// A tool whose argument is judged part by part.
+const SUM: &str = r#"{"name":"sum","inputSchema":{"type":"object","properties":{"a":{
+    "anyOf":[{"type":"array","items":{"type":"integer"}},{"type":"object","additionalProperties":{"type":"integer"}}]
+}}}}"#;
+
+#[tokio::test]
+async fn huge_arguments_hold_nobody_up() {
+    let (bad, good, other) = tokio::join!(Upstream::start(), Upstream::start(), Upstream::start());
+    bad.tool("sum", SUM);
+    let gw = house(&[("bad", bad.url())], &good, &other).await;
+    let alice = gw.caller("acme", "alice", "");
+    alice.tools().await;
+    for (what, argument) in [
+        ("numbers", format!("[{}\"\"]", "0,".repeat((4 << 20) / 2 - 400))),
+        ("objects", format!("[{}\"\"]", "{},".repeat((4 << 20) / 3 - 400))),
+        (
+            "keys",
+            format!("{{{}\"z\":\"\"}}", (0..300_000).map(|n| format!("\"{n:06}\":0,")).collect::<String>()),
+        ),
+        ("text", format!("\"{}\"", "x".repeat((4 << 20) - 400))),
+    ] {
+        let body =
+            text("1", "tools/call", &format!(r#","name":"bad_sum","arguments":{{"a":{argument}}}"#), "");
+        assert!(body.len() <= 4 << 20);
+        let headers = alice.headers("tools/call", Some("bad_sum"));
+        let (longest, last) = (Cell::new(Duration::ZERO), Cell::new(Instant::now()));
+        let tick = || {
+            longest.set(longest.get().max(last.get().elapsed()));
+            last.set(Instant::now());
+        };
+        let ticks = async {
+            loop {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+                tick();
+            }
+        };
+        let began = Instant::now();
+        let answer = tokio::select! {
+            answer = alice.post(&headers, &body) => answer,
+            () = ticks => unreachable!(),
+        };
+        tick();
+        let (stall, took) = (longest.get(), began.elapsed());
+        // Without optimisation, and on a busy machine, only the proportion tells: most of the time
+        // is the check, and the check is elsewhere.
+        let most = if cfg!(debug_assertions) { took * 3 / 4 } else { Duration::from_millis(100) };
+        assert!(stall < most, "{what}: nothing else could run for {stall:?} of {took:?}");
+        assert_eq!(answer.result()["isError"], true, "{}", answer.text());
+    }
+    gw.stop().await;
+}
+
+#[tokio::test]
+async fn a_backend_that_is_full_is_not_asked() {
+    let (bad, good, other) = tokio::join!(Upstream::start(), Upstream::start(), Upstream::start());
+    let gw = house(&[("bad", bad.url())], &good, &other).await;
+    let (alice, bob) = (gw.caller("acme", "alice", ""), gw.caller("globex", "bob", ""));
+    alice.tools().await;
+    bad.behave("echo", Behaviour::Hang);
+    let asked = || bad.requests().iter().filter(|request| request.header("mcp-name") == ["echo"]).count();
+    let mut open = Vec::new();
+    for _ in 0..3 {
+        open.push(alice.open("bad_echo", "").await);
+    }
+    eventually(|| asked() == 3).await;
+    let answer = meanwhile(alice.call_tool("bad_echo", json!({})), &[&alice, &bob]).await;
+    assert_eq!(answer.refusal(), (503, 1003), "{}", answer.text());
+    assert_eq!(answer.header("retry-after"), Some("1"));
+    assert_eq!(answer.message()["error"].get("data"), None);
+    assert_eq!(asked(), 3, "what is refused is not sent");
+    bad.behave("echo", Behaviour::Echo);
+    drop(open.pop());
+    eventually(|| bad.cancellations() == 1).await;
+    alice.call_tool("bad_echo", json!({})).await.result();
     gw.stop().await;
 }
