@@ -17,6 +17,9 @@ const TRACEPARENT: &str = "traceparent";
 const TRACESTATE: &str = "tracestate";
 const BAGGAGE: &str = "baggage";
 
+/// Longest `progressToken`, as JSON text: it comes back with every notification.
+const TOKEN_BYTES: usize = 256;
+
 /// Every key that means something to us.
 const KNOWN: [&str; 8] =
     [VERSION, CAPABILITIES, CLIENT, LOG_LEVEL, PROGRESS_TOKEN, TRACEPARENT, TRACESTATE, BAGGAGE];
@@ -62,6 +65,9 @@ impl Meta {
             match &*key {
                 VERSION => version = Some(value),
                 CAPABILITIES => capabilities = Some(value),
+                PROGRESS_TOKEN if value.bytes().len() > TOKEN_BYTES => {
+                    return Err(refuse("`progressToken` is too long"));
+                }
                 PROGRESS_TOKEN if value.kind() == Kind::String || value.is_integer() => {
                     progress_token = Some(value);
                 }

@@ -49,6 +49,14 @@ fn optional_members_have_their_type_or_are_refused() {
         let meta = with(&format!(r#""progressToken":{token}"#)).unwrap();
         assert_eq!(meta.progress_token.unwrap().text(), token);
     }
+    let of_length = |bytes: usize| [format!("\"{}\"", "a".repeat(bytes - 2)), "7".repeat(bytes)];
+    for token in of_length(256) {
+        assert!(with(&format!(r#""progressToken":{token}"#)).is_ok());
+    }
+    for token in of_length(257) {
+        let refused = with(&format!(r#""progressToken":{token}"#));
+        assert!(matches!(refused, Err(ProtocolError::InvalidParams(_))), "{token}");
+    }
     for members in [
         r#""progressToken":{}"#,
         r#""progressToken":1.5"#,
