@@ -145,6 +145,9 @@ async fn a_client_gets_what_it_accepts() {
     let answer = alice.post(&alice.accepting(SSE, "echo"), &call_text("echo", "")).await;
     assert_eq!(answer.header("content-type"), Some(SSE));
     assert!(message(&answer.text()).get("result").is_some());
+    upstream.behave("echo", Behaviour::Result("{\n\"content\":\r\n[],\r\"a\": \"\\n\"}".into()));
+    let answer = alice.post(&alice.accepting(SSE, "echo"), &call_text("echo", "")).await;
+    assert_eq!(message(&answer.text())["result"]["a"], "\n", "one line, whatever the backend's layout");
     let answer = alice.post(&alice.accepting("*/*", "echo"), &call_text("echo", "")).await;
     assert_eq!(answer.header("content-type"), Some("application/json"));
     gw.stop().await;
@@ -306,14 +309,40 @@ async fn each_clock_ends_a_call_and_is_named() {
 #[tokio::test]
 async fn a_call_in_flight_finishes_after_the_drain_begins() {
     let upstream = Upstream::start().await;
-    upstream.behave("echo", Behaviour::Late(SOON * 2));
-    let (gw, alice) = before(&upstream, "", NEVER).await;
-    let mut open = alice.open("echo", "").await;
+    for (behaviour, meta) in
+        [(Behaviour::Late(SOON * 2), ""), (Behaviour::Progress(80), r#","progressToken":1"#)]
+    {
+        upstream.behave("echo", behaviour);
+        let (gw, alice) = before(&upstream, "", NEVER).await;
+        let before = upstream.requests().len();
+        let mut open = alice.open("echo", meta).await;
+        eventually(|| upstream.requests().len() > before).await;
+        let began = Instant::now();
+        let (answer, ()) = tokio::join!(open.answer(), gw.stop());
+        assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+        // The head of a stream may have been sent before the drain began.
+        if meta.is_empty() {
+            assert_eq!(answer.header("connection"), Some("close"));
+        }
+        answer.result();
+        assert!(tokio::net::TcpStream::connect(alice.addr).await.is_err(), "nobody listens any more");
+    }
+    assert_eq!(upstream.cancellations(), 0);
+}
+
+#[tokio::test]
+async fn the_end_of_the_drain_cuts_what_is_left() {
+    let upstream = Upstream::start().await;
+    upstream.behave("echo", Behaviour::Hang);
+    let tenants = format!(
+        "issuers: [{{issuer: \"{{issuer}}\", tenant_claim: tenant}}]\ntenants: {{acme: {{backends: {{up: {{kind: mcp, url: \"{}\"}}}}}}}}\n",
+        upstream.url()
+    );
+    let gw = Gateway::start_with(&tenants, |s| s.limits.drain_total = Duration::from_millis(500)).await;
+    let alice = gw.caller("acme", "alice", "");
+    let call = tokio::spawn(async move { alice.call_tool("up_echo", json!({})).await.status });
     eventually(|| upstream.requests().iter().any(|r| r.header("mcp-name") == ["echo"])).await;
-    let began = Instant::now();
-    let (answer, ()) = tokio::join!(open.answer(), gw.stop());
-    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
-    assert_eq!(answer.header("connection"), Some("close"));
-    answer.result();
-    assert!(tokio::net::TcpStream::connect(alice.addr).await.is_err(), "nobody listens any more");
+    gw.stop().await;
+    assert_eq!(call.await.unwrap(), 0, "closed without an answer");
+    eventually(|| upstream.cancellations() == 1).await;
 }
