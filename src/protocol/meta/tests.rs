@@ -106,5 +106,7 @@ fn a_trace_parent_is_kept_only_if_it_is_well_formed() {
         let meta = with(&format!(r#""traceparent":"{text}""#)).unwrap();
         assert_eq!(meta.traceparent.as_deref(), kept.then_some(text), "{text}");
     }
+    let later = format!("cc-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01-{}", "x".repeat(8 << 10));
+    assert_eq!(with(&format!(r#""traceparent":"{later}""#)).unwrap().traceparent, None, "too long");
     assert_eq!(with(r#""traceparent":5"#).unwrap().traceparent, None);
 }
