@@ -1,5 +1,7 @@
 //! Tenants and callers are kept apart: no answer, cursor, token or name of one reaches another.
 
+use std::collections::BTreeSet;
+
 use serde_json::Value;
 use serde_json::json;
 use tokio::task::JoinSet;
@@ -76,6 +78,51 @@ async fn answers_in_reverse_order_reach_those_who_asked() {
         let count = ids.len();
         ids.dedup();
         assert_eq!((ids.len(), count), (CLIENTS * ROUNDS, CLIENTS * ROUNDS), "upstream ids are ours");
+    }
+    gw.stop().await;
+}
+
+/// On which connections calls of this tool arrived.
+fn connections(upstream: &Upstream, tool: &str) -> BTreeSet<usize> {
+    let requests = upstream.requests();
+    requests.iter().filter(|r| r.header("mcp-name") == [tool]).map(|r| r.connection).collect()
+}
+
+#[tokio::test]
+async fn tenants_of_one_server_share_no_connection() {
+    let upstream = Upstream::start().await;
+    ["a", "b"].iter().for_each(|name| add(&upstream, name));
+    let gw = Gateway::start(&tenants(&upstream, &upstream, "")).await;
+    let (alice, bob) = (gw.caller("acme", "alice", ""), gw.caller("globex", "bob", ""));
+    for _ in 0..10 {
+        alice.call_tool("a", json!({})).await.result();
+        bob.call_tool("b", json!({})).await.result();
+    }
+    let (a, b) = (connections(&upstream, "a"), connections(&upstream, "b"));
+    assert!(a.is_disjoint(&b), "what is left of an answer must not meet another tenant: {a:?} {b:?}");
+    assert!(a.len() + b.len() < 10, "connections are kept: {a:?} {b:?}");
+    gw.stop().await;
+}
+
+#[tokio::test]
+async fn a_connection_that_gave_a_wrong_answer_gives_no_other() {
+    let upstream = Upstream::start().await;
+    let gw = Gateway::start(&tenants(&upstream, &upstream, "")).await;
+    let alice = gw.caller("acme", "alice", "");
+    for wrong in [
+        Behaviour::WrongId,
+        Behaviour::StringId,
+        Behaviour::HalfJson,
+        Behaviour::Result("[]".into()),
+        Behaviour::Error(500, "{}".into()),
+    ] {
+        upstream.behave("echo", Behaviour::Once(Box::new(wrong)));
+        let answer = alice.call_tool("echo", json!({})).await;
+        assert_eq!(answer.refusal(), (200, -32603), "{}", answer.text());
+        let last = || upstream.requests().pop().map(|request| request.connection);
+        let distrusted = last();
+        alice.call_tool("echo", json!({})).await.result();
+        assert_ne!(last(), distrusted, "answers may be out of step");
     }
     gw.stop().await;
 }

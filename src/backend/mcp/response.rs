@@ -17,6 +17,7 @@ use http_body_util::BodyExt;
 use hyper::body::Incoming;
 
 use crate::backend::BackendError;
+use crate::egress::Connection;
 use crate::egress::error::EgressError;
 use crate::model::limits::Limits;
 use crate::protocol::headers;
@@ -25,7 +26,11 @@ use crate::protocol::json::Json;
 use crate::stream::sse::Decoder;
 
 /// The messages of one answer.
+///
+/// Dropped before [`Reader::finish`], its connection is not used again: whoever answers wrongly once
+/// may be out of step with what is asked.
 pub(super) struct Reader {
+    connection: Option<Connection>,
     body: Incoming,
     form: Form,
     max_bytes: usize,
@@ -61,7 +66,7 @@ impl Reader {
         limits: &Limits,
         max_depth: usize,
     ) -> Result<Self, BackendError> {
-        let (head, body) = response.into_parts();
+        let (mut head, body) = response.into_parts();
         let status = head.status;
         if status == StatusCode::UNAUTHORIZED || status == StatusCode::FORBIDDEN {
             return Err(BackendError::Unauthorized);
@@ -85,6 +90,7 @@ impl Reader {
             _ => return Err(BackendError::Invalid("its HTTP status is an error without a JSON-RPC body")),
         };
         Ok(Self {
+            connection: head.extensions.remove(),
             body,
             form,
             max_bytes: limits.upstream_bytes,
@@ -114,6 +120,7 @@ impl Reader {
     /// Takes the end of the body if it is there already: only a connection whose answer was read to
     /// its end is used again. Any other is closed with this.
     pub(super) fn finish(mut self) {
+        self.connection = None;
         let _ = self.body.frame().now_or_never();
     }
 
@@ -161,6 +168,14 @@ impl Reader {
             }
         }
         Ok(None)
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        if let Some(connection) = &self.connection {
+            connection.distrust();
+        }
     }
 }
 

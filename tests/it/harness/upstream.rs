@@ -108,6 +108,8 @@ pub struct Received {
     pub headers: Vec<(String, String)>,
     /// The body, byte for byte.
     pub body: String,
+    /// Which connection it came on, counted from 1.
+    pub connection: usize,
 }
 
 impl Received {
@@ -251,17 +253,21 @@ fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
 async fn accept(listener: TcpListener, state: Arc<Mutex<State>>) {
     let mut connections = JoinSet::new();
     while let Ok((socket, _)) = listener.accept().await {
-        lock(&state).connections += 1;
+        let number = {
+            let mut state = lock(&state);
+            state.connections += 1;
+            state.connections
+        };
         while connections.try_join_next().is_some() {}
-        connections.spawn(serve(socket, state.clone()));
+        connections.spawn(serve(socket, number, state.clone()));
     }
 }
 
-async fn serve(socket: TcpStream, state: Arc<Mutex<State>>) {
+async fn serve(socket: TcpStream, number: usize, state: Arc<Mutex<State>>) {
     let _ = socket.set_nodelay(true);
     let (mut reading, mut writing) = socket.into_split();
     let mut buffer = Vec::new();
-    while let Some(request) = receive(&mut reading, &mut buffer).await {
+    while let Some(request) = receive(&mut reading, &mut buffer, number).await {
         let answer = Answer::to(&request, &state);
         lock(&state).requests.push(request);
         let gone = async {
@@ -291,7 +297,7 @@ async fn serve(socket: TcpStream, state: Arc<Mutex<State>>) {
     }
 }
 
-async fn receive(reading: &mut OwnedReadHalf, buffer: &mut Vec<u8>) -> Option<Received> {
+async fn receive(reading: &mut OwnedReadHalf, buffer: &mut Vec<u8>, connection: usize) -> Option<Received> {
     let head_end = loop {
         if let Some(at) = buffer.windows(4).position(|bytes| bytes == b"\r\n\r\n") {
             break at;
@@ -306,7 +312,7 @@ async fn receive(reading: &mut OwnedReadHalf, buffer: &mut Vec<u8>) -> Option<Re
     let line = lines.next()?;
     let headers: Vec<(String, String)> =
         lines.filter_map(|l| l.split_once(": ").map(|(name, value)| (name.into(), value.into()))).collect();
-    let mut request = Received { line, headers, body: String::new() };
+    let mut request = Received { line, headers, body: String::new(), connection };
     let length: usize = request.header("content-length").first()?.parse().ok()?;
     while buffer.len() < length {
         if reading.read_buf(buffer).await.ok()? == 0 {
