@@ -152,7 +152,7 @@ async fn meanwhile(fault: impl Future<Output = Answer>, good: &[&Caller]) -> Ans
     let unharmed = async |n: usize| {
         for caller in good {
             let call = caller.call_tool("good_echo", json!({"n": n}));
-            let answer = tokio::time::timeout(Duration::from_secs(2), call).await;
+            let answer = tokio::time::timeout(Duration::from_secs(5), call).await;
             let result = answer.expect("another call is held up").result();
             assert_eq!(result["structuredContent"]["n"], n);
         }
@@ -296,6 +296,7 @@ async fn lists_that_fail_leave_the_other_lists_alone() {
         ),
     );
     mixed.tool("fits", &deep("fits", 50)).tool("odd", r#"{"name":7}"#);
+    mixed.page_size(2).instructions("Be kind.");
     bad.push(("mixed", mixed.url()));
     let gw = house(&bad, &good, &other).await;
     let (alice, bob) = (gw.caller("acme", "alice", ""), gw.caller("globex", "bob", ""));
@@ -312,6 +313,8 @@ async fn lists_that_fail_leave_the_other_lists_alone() {
         let answer = alice.call_tool(absent, json!({})).await;
         assert_eq!(answer.refusal(), (200, -32602), "{absent}: {}", answer.text());
     }
+    let discovered = alice.rpc("server/discover", json!({})).await.result();
+    assert_eq!(discovered["instructions"], "Be kind.");
     alice.call_tool("endless_t99", json!({})).await.result();
     alice.call_tool("mixed_fits", json!({})).await.result();
     assert!(upstreams[7].flooded() < SWALLOWED, "{}", upstreams[7].flooded());

@@ -30,8 +30,6 @@ use crate::harness::wire::Open;
 pub struct Gateway {
     /// Its public address.
     pub addr: SocketAddr,
-    /// Its admin address.
-    pub admin: SocketAddr,
     /// Its shared parts.
     pub app: Arc<App>,
     issuer: DevIssuer,
@@ -52,7 +50,6 @@ impl Gateway {
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
         let listeners = Listeners::bind(any, any).await.unwrap();
         let addr = listeners.public.local_addr().unwrap();
-        let admin = listeners.admin.local_addr().unwrap();
         let mut settings = Settings::dev(addr, state.path().to_owned());
         settings.egress.allow = vec!["127.0.0.0/8".to_owned()];
         settings.limits.drain_accept = std::time::Duration::ZERO;
@@ -68,7 +65,7 @@ impl Gateway {
         let running = tokio::spawn(server.run(async {
             let _ = stopped.await;
         }));
-        Self { addr, admin, app, issuer: open(), stop, running, _state: state }
+        Self { addr, app, issuer: open(), stop, running, _state: state }
     }
 
     /// A caller of the shared endpoint, by a token with these scopes.
