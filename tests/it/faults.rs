@@ -82,6 +82,10 @@ fn wrong_answers(elsewhere: &str) -> Vec<Row> {
     vec![
         unknown("answers HTML", http("200 OK\r\nContent-Type: text/html", "<p>Hi"), "neither JSON nor"),
         unknown("answers half of the JSON", Behaviour::HalfJson, "not JSON"),
+        unknown("answers a key twice", result(r#"{"a":1,"\u0061":2}"#), "same key twice"),
+        unknown("answers half a character", result(r#"{"a":"\ud83d"}"#), "not JSON"),
+        unknown("answers an array, deep", result(&format!("{}{}", "[".repeat(63), "]".repeat(63))), "object"),
+        unknown("answers too deep", result(&format!("{}{}", "[".repeat(64), "]".repeat(64))), "too deep"),
         unknown("answers another id", Behaviour::WrongId, "another id"),
         unknown("answers the id as a string", Behaviour::StringId, "another id"),
         unknown("answers result and error", body(both), "either"),

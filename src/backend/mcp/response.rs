@@ -23,6 +23,7 @@ use crate::model::limits::Limits;
 use crate::protocol::headers;
 use crate::protocol::headers::Single;
 use crate::protocol::json::Json;
+use crate::protocol::json::JsonError;
 use crate::stream::sse::Decoder;
 
 /// The messages of one answer.
@@ -109,8 +110,15 @@ impl Reader {
             Form::Events(..) => self.event().await?,
             Form::Spent => return Err(BackendError::Invalid("its answer has no response in it")),
         };
-        let message =
-            Json::parse(text, self.max_depth).map_err(|_| BackendError::Invalid("its answer is not JSON"))?;
+        let message = Json::parse(text, self.max_depth).map_err(|error| {
+            BackendError::Invalid(match error {
+                JsonError::Depth(_) => "its answer is nested too deep",
+                JsonError::DuplicateKey => "its answer has an object with the same key twice",
+                JsonError::Encoding(_) | JsonError::Grammar(_) | JsonError::Surrogate(_) => {
+                    "its answer is not JSON"
+                }
+            })
+        })?;
         if !self.successful && message.member("error").is_none() {
             return Err(BackendError::Invalid("its HTTP status is an error without a JSON-RPC error"));
         }
