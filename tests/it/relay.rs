@@ -2,12 +2,11 @@
 
 use std::time::Duration;
 
-use serde_json::Value;
+use futures_util::future::join_all;
 use serde_json::json;
 
 use crate::harness::gateway::Caller;
 use crate::harness::gateway::Gateway;
-use crate::harness::gateway::eventually;
 use crate::harness::gateway::text;
 use crate::harness::upstream::Behaviour;
 use crate::harness::upstream::Received;
@@ -274,28 +273,33 @@ async fn stale_mirrors_are_mended_by_one_refresh_and_one_retry() {
     let upstream = Upstream::start().await;
     let (gw, alice) = before(&upstream, "").await;
     assert_eq!(alice.tools().await, ["up_echo"]);
-    let stale = || Behaviour::Error(400, r#"{"code":-32020,"message":"Mcp-Param-Region"}"#.into());
     let lists = || upstream.requests().iter().filter(|r| r.header("mcp-method") == ["tools/list"]).count();
     assert_eq!(lists(), 1);
 
-    // The backend has a new release: its client may mirror already what we do not know of yet.
-    upstream.tool("echo", RELEASED).behave("echo", Behaviour::Once(Box::new(stale())));
+    // The backend has a new release: its clients may mirror already what we do not know of yet.
+    upstream.tool("echo", RELEASED).behave("echo", Behaviour::Mirrored("Mcp-Param-Region"));
     let region = [("Mcp-Param-Region", "eu")];
-    let answer = call(&alice, "up_echo", r#","arguments":{"region":"eu"}"#, "", &region).await;
-    assert_eq!(answer.result()["structuredContent"], json!({"region": "eu"}));
-    let seen: Vec<Value> = calls(&upstream).iter().map(|r| json!(r.header("mcp-param-region"))).collect();
-    assert_eq!((seen, lists()), (vec![json!([]), json!(["eu"])], 2));
+    let params = r#","arguments":{"region":"eu"}"#;
+    let many = (0..20).map(|_| call(&alice, "up_echo", params, "", &region));
+    for answer in join_all(many).await {
+        assert_eq!(answer.result()["structuredContent"], json!({"region": "eu"}));
+    }
+    assert_eq!(lists(), 2, "one refresh for all");
+    let with = calls(&upstream).iter().filter(|r| r.header("mcp-param-region") == ["eu"]).count();
+    let without = calls(&upstream).len() - with;
+    assert!(with == 20 && (1..=20).contains(&without), "{with} with, {without} without");
 
     // From now on the gate itself knows.
-    let answer = call(&alice, "up_echo", r#","arguments":{"region":"eu"}"#, "", &[]).await;
+    let before = calls(&upstream).len();
+    let answer = call(&alice, "up_echo", params, "", &[]).await;
     assert_eq!(answer.refusal(), (400, -32020), "{}", answer.text());
-    assert_eq!(calls(&upstream).len(), 2);
+    assert_eq!(calls(&upstream).len(), before);
 
-    upstream.behave("echo", stale());
-    let answer = call(&alice, "up_echo", r#","arguments":{"region":"eu"}"#, "", &region).await;
+    upstream.behave("echo", Behaviour::Mirrored("Mcp-Param-Zone"));
+    let answer = call(&alice, "up_echo", params, "", &region).await;
     assert_eq!(answer.refusal(), (200, -32603), "{}", answer.text());
     assert_eq!(answer.message()["error"].get("data"), None, "it was refused unseen");
-    eventually(|| calls(&upstream).len() == 4).await;
+    assert_eq!(calls(&upstream).len(), before + 2, "one retry");
     assert_eq!(lists(), 2, "a backend that always says so is not asked to list again every time");
     gw.stop().await;
 }

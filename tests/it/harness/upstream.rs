@@ -87,6 +87,8 @@ pub enum Behaviour {
     Burst(usize),
     /// The last of so many calls is answered first, and the first last; each says this text.
     Reversed(usize, String),
+    /// As it should be for who sends this header; -32020 for all others.
+    Mirrored(&'static str),
     /// Like this the next time, and as it should be from then on.
     Once(Box<Behaviour>),
     /// Every page has a new tool and a new cursor.
@@ -350,6 +352,9 @@ impl Answer {
                 state.behaviours.remove(target);
                 *behaviour
             }
+            Some(Behaviour::Mirrored(header)) if request.header(header).is_empty() => {
+                Behaviour::Error(400, format!(r#"{{"code":-32020,"message":"{header} is missing"}}"#))
+            }
             behaviour => behaviour.unwrap_or(Behaviour::Echo),
         };
         let result = match &*method {
@@ -380,9 +385,11 @@ impl Answer {
         match &self.behaviour {
             Behaviour::Flood(media, bytes) => flood(out, media, *bytes, state).await,
             Behaviour::Reversed(of, text) => self.reversed(out, *of, text, state).await,
-            Behaviour::Echo | Behaviour::EndlessPages | Behaviour::SameCursor | Behaviour::Once(_) => {
-                json(out, 200, &right).await
-            }
+            Behaviour::Echo
+            | Behaviour::EndlessPages
+            | Behaviour::SameCursor
+            | Behaviour::Mirrored(_)
+            | Behaviour::Once(_) => json(out, 200, &right).await,
             Behaviour::EchoSse => self.events(out, &[]).await,
             Behaviour::Late(time) => {
                 tokio::time::sleep(*time).await;
