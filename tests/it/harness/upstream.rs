@@ -440,11 +440,7 @@ impl Answer {
                 let result = format!(r#"{{"content":[{{"type":"text","text":"{text}"}}]}}"#);
                 json(out, 200, &self.response(&self.id, &result)).await
             }
-            Behaviour::ServerRequest => {
-                let ask = r#"{"jsonrpc":"2.0","id":1,"method":"sampling/createMessage","params":{}}"#;
-                out.write_all((STREAM.to_owned() + &chunk(&format!("data: {ask}\n\n"))).as_bytes()).await?;
-                std::future::pending().await
-            }
+            Behaviour::ServerRequest => server_request(out).await,
             Behaviour::Progress(steps) => {
                 let events: Vec<String> = (1..=*steps).map(|step| self.progress(step)).collect();
                 self.events(out, &events).await
@@ -581,6 +577,12 @@ async fn json(out: &mut OwnedWriteHalf, status: u16, body: &str) -> io::Result<E
     out.write_all(head(status, "application/json", "", body.len()).as_bytes()).await?;
     out.write_all(body.as_bytes()).await?;
     Ok(End::KeepAlive)
+}
+
+async fn server_request(out: &mut OwnedWriteHalf) -> io::Result<End> {
+    let ask = r#"{"jsonrpc":"2.0","id":1,"method":"sampling/createMessage","params":{}}"#;
+    out.write_all((STREAM.to_owned() + &chunk(&format!("data: {ask}\n\n"))).as_bytes()).await?;
+    std::future::pending().await
 }
 
 async fn flood(out: &mut OwnedWriteHalf, media: &str, bytes: usize, state: &Mutex<State>) -> io::Result<End> {
