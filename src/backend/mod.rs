@@ -134,7 +134,10 @@ impl Backend {
         limits: Arc<Limits>,
     ) -> Self {
         match &config.kind {
-            BackendKind::Mcp { url } => Self::Mcp(mcp::Mcp::new(url, config.clone(), tenant, egress, limits)),
+            // Connections of its own: what a server leaves on one never meets another tenant.
+            BackendKind::Mcp { url } => {
+                Self::Mcp(mcp::Mcp::new(url, config.clone(), tenant, egress.apart(), limits))
+            }
             BackendKind::Demo => Self::Demo(demo::Demo::new(config)),
         }
     }

@@ -51,6 +51,9 @@ pub enum Unfit {
     /// Not an object.
     #[error("it is not an object")]
     NotObject,
+    /// Nested so deep that clients would refuse the whole list for it.
+    #[error("it is nested deeper than {0} levels")]
+    Deep(usize),
     /// A member of a type that clients refuse.
     #[error("its `{0}` has the wrong type")]
     Member(&'static str),
@@ -122,6 +125,9 @@ impl Judge<'_> {
         if !raw.is_object() {
             return Err(Unfit::NotObject);
         }
+        // A list may be nested deeper than one tool: it is read before its tools are judged.
+        Json::parse(raw.bytes().clone(), self.limits.json_depth)
+            .map_err(|_| Unfit::Deep(self.limits.json_depth))?;
         let own: Arc<str> =
             raw.member("name").and_then(|name| name.string()).ok_or(Unfit::Member("name"))?.into();
         let public: Arc<str> = names::public_name(&self.config.prefix, &own)?.into();

@@ -42,11 +42,26 @@ pub(super) struct Source {
     attempts: watch::Sender<Attempts>,
 }
 
-/// How often the backend was asked, successfully or not, and when it was last.
-#[derive(Clone, Copy)]
+/// How often the backend was asked, successfully or not, and the last refresh that was asked for.
+#[derive(Clone, Copy, Default)]
 struct Attempts {
     count: u64,
-    last: Option<Instant>,
+    nudge: Option<Nudge>,
+}
+
+/// A refresh that was asked for.
+#[derive(Clone, Copy)]
+struct Nudge {
+    at: Instant,
+    /// The attempt that serves it.
+    attempt: u64,
+}
+
+impl Attempts {
+    /// The attempt that was asked for and is still to come.
+    fn pending(&self) -> Option<u64> {
+        self.nudge.map(|nudge| nudge.attempt).filter(|attempt| *attempt > self.count)
+    }
 }
 
 impl Source {
@@ -60,7 +75,7 @@ impl Source {
             listing: ArcSwapOption::new(listing.and_then(|earlier| earlier.listing.load_full())),
             part: ArcSwapOption::empty(),
             nudged: Notify::new(),
-            attempts: watch::Sender::new(Attempts { count: 0, last: None }),
+            attempts: watch::Sender::new(Attempts::default()),
         }
     }
 
@@ -99,9 +114,7 @@ impl Source {
 
     /// Notes that the backend was asked, and wakes who waits for it.
     pub(super) fn attempted(&self) {
-        self.attempts.send_modify(|attempts| {
-            *attempts = Attempts { count: attempts.count + 1, last: Some(Instant::now()) };
-        });
+        self.attempts.send_modify(|attempts| attempts.count += 1);
     }
 
     /// Waits until the backend was asked for the first time.
@@ -113,14 +126,23 @@ impl Source {
         let _ = self.attempts.subscribe().wait_for(|attempts| attempts.count > 0).await;
     }
 
-    /// Asks for an early refresh, unless the last one was a moment ago. Says which attempt to wait for.
+    /// Asks for an early refresh, unless one was asked for a moment ago. Says which attempt to wait
+    /// for. One of the schedule counts for nothing: the backend may have changed right after it.
     pub(super) fn nudge(&self) -> Option<u64> {
-        let attempts = *self.attempts.borrow();
-        if attempts.last.is_some_and(|last| last.elapsed() < NUDGE_GAP) {
-            return None;
-        }
-        self.nudged.notify_one();
-        Some(attempts.count + 1)
+        let mut awaited = None;
+        self.attempts.send_if_modified(|attempts| {
+            awaited = attempts.pending();
+            let recent = attempts.nudge.is_some_and(|nudge| nudge.at.elapsed() < NUDGE_GAP);
+            if awaited.is_some() || recent {
+                return false;
+            }
+            awaited = Some(attempts.count + 1);
+            attempts.nudge = Some(Nudge { at: Instant::now(), attempt: attempts.count + 1 });
+            self.nudged.notify_one();
+            // Nobody waits for a nudge, only for attempts.
+            false
+        });
+        awaited
     }
 
     /// Waits until the backend was asked `count` times.
@@ -141,9 +163,8 @@ impl Source {
             tokio::select! {
                 () = tokio::time::sleep_until(until) => return,
                 () = self.nudged.notified() => {
-                    let last = self.attempts.borrow().last;
                     // A nudge that came while the backend was being asked is served already.
-                    if last.is_none_or(|last| last.elapsed() >= NUDGE_GAP) {
+                    if self.attempts.borrow().pending().is_some() {
                         return;
                     }
                 }

@@ -26,6 +26,7 @@ use crate::exchange::Frames;
 use crate::exchange::Reply;
 use crate::model::endpoint::Endpoint;
 use crate::pipeline::Answer;
+use crate::pipeline::Trail;
 use crate::protocol::ProtocolError;
 use crate::protocol::call::Outcome;
 use crate::protocol::call::RpcError;
@@ -33,6 +34,7 @@ use crate::protocol::code;
 use crate::protocol::json::Json;
 use crate::protocol::json::compose::Array;
 use crate::protocol::json::compose::Object;
+use crate::protocol::media::Accept;
 use crate::protocol::message::RequestId;
 use crate::protocol::version;
 use crate::router::RouteError;
@@ -158,16 +160,10 @@ pub fn answer(app: &App, answer: Answer, endpoint: &Endpoint, log: &RequestLog) 
             let status = status_of(&outcome);
             let message = message(trail.id.as_ref(), &outcome);
             log.ended(ended(&outcome));
-            if status == StatusCode::OK && trail.accept.is_some_and(|accept| !accept.json) {
-                let event = sse::event(&message);
-                log.sent(event.len());
-                return event_stream(Body::from(event));
-            }
-            log.sent(message.bytes().len());
-            json(status, &message)
+            whole(status, &message, trail.accept, log)
         }
         Ok(Reply::Stream(frames)) => stream(app, trail.id, frames, log),
-        Err(refusal) => refuse(trail.id.as_ref(), &refusal, endpoint, log),
+        Err(refusal) => refuse(&trail, &refusal, endpoint, log),
     }
 }
 
@@ -186,6 +182,17 @@ fn stream(app: &App, id: Option<RequestId>, frames: Frames<Refusal>, log: &Reque
     event_stream(Body::from_stream(counted))
 }
 
+/// A message that is the whole answer: JSON, or one event for a client that takes nothing else.
+fn whole(status: StatusCode, message: &Json, accept: Option<Accept>, log: &RequestLog) -> Response<Body> {
+    if status == StatusCode::OK && accept.is_some_and(|accept| !accept.json) {
+        let event = sse::event(message);
+        log.sent(event.len());
+        return event_stream(Body::from(event));
+    }
+    log.sent(message.bytes().len());
+    json(status, message)
+}
+
 fn ended(outcome: &Outcome) -> Ended {
     match outcome {
         Outcome::Result(result) if result.member("isError").and_then(|e| e.boolean()) == Some(true) => {
@@ -197,19 +204,13 @@ fn ended(outcome: &Outcome) -> Ended {
 }
 
 /// The response of a refusal.
-fn refuse(
-    id: Option<&RequestId>,
-    refusal: &Refusal,
-    endpoint: &Endpoint,
-    log: &RequestLog,
-) -> Response<Body> {
+fn refuse(trail: &Trail, refusal: &Refusal, endpoint: &Endpoint, log: &RequestLog) -> Response<Body> {
     let (status, code) = wire(refusal);
     note(status, code, refusal, log);
     let mut response = match code {
         Some(code) => {
-            let message = message(id, &Outcome::Error(rpc_error(code, refusal)));
-            log.sent(message.bytes().len());
-            json(status, &message)
+            let message = message(trail.id.as_ref(), &Outcome::Error(rpc_error(code, refusal)));
+            whole(status, &message, trail.accept, log)
         }
         None => bare(status),
     };

@@ -138,16 +138,15 @@ impl Tcp {
             let left = until.saturating_duration_since(Instant::now());
             // An equal share each, so that a dead first address leaves time for the others.
             let share = left / u32::try_from(addresses.len() - tried).unwrap_or(u32::MAX);
-            let cause = match tokio::time::timeout(share, TcpStream::connect(address)).await {
+            failure = match tokio::time::timeout(share, TcpStream::connect(address)).await {
                 Ok(Ok(stream)) => {
                     // Best effort: without it a small request only waits longer.
                     stream.set_nodelay(true).ok();
                     return Ok(stream);
                 }
-                Ok(Err(error)) => error,
-                Err(late) => io::Error::new(io::ErrorKind::TimedOut, late),
+                Ok(Err(error)) => EgressError::Connect { host: host.clone(), cause: Arc::new(error) },
+                Err(_) => EgressError::ConnectTime { host: host.clone(), time: self.connect_time },
             };
-            failure = EgressError::Connect { host: host.clone(), cause: Arc::new(cause) };
         }
         Err(failure)
     }

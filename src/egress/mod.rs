@@ -21,6 +21,8 @@ use http_body_util::BodyExt;
 use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::CaptureConnection;
+use hyper_util::client::legacy::connect::capture_connection;
 use hyper_util::rt::TokioExecutor;
 use hyper_util::rt::TokioTimer;
 use url::Url;
@@ -40,13 +42,35 @@ const IDLE_CONNECTIONS: usize = 512;
 #[derive(Clone)]
 pub struct Egress {
     client: Arc<Client<Dial, Full<Bytes>>>,
+    dial: Dial,
+}
+
+/// The connection that an answer came on; [`Egress::send`] leaves it in the answer's extensions.
+#[derive(Clone)]
+pub struct Connection(CaptureConnection);
+
+impl Connection {
+    /// Nothing more is sent on it: its answers may be out of step with what is asked.
+    pub fn distrust(&self) {
+        if let Some(connection) = self.0.connection_metadata().as_ref() {
+            connection.poison();
+        }
+    }
 }
 
 impl Egress {
     /// A client that dials what `rules` permit and gives a connection, TLS included, `connect_time`.
     /// Servers are trusted by the platform's roots and by `extra_ca`, bundles in PEM form.
     pub fn new(rules: Rules, connect_time: Duration, extra_ca: &[Vec<u8>]) -> Result<Self, EgressError> {
-        let dial = Dial::new(rules, connect_time, extra_ca)?;
+        Ok(Self::over(Dial::new(rules, connect_time, extra_ca)?))
+    }
+
+    /// The same client with connections of its own, for whom none may be shared with.
+    pub fn apart(&self) -> Self {
+        Self::over(self.dial.clone())
+    }
+
+    fn over(dial: Dial) -> Self {
         let client = Client::builder(TokioExecutor::new())
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(IDLE_TIME)
@@ -54,8 +78,8 @@ impl Egress {
             // Safe for any method: it concerns only requests that hyper hands back whole, because
             // a kept connection had ended before it took the first byte of them.
             .retry_canceled_requests(true)
-            .build(dial);
-        Ok(Self { client: Arc::new(client) })
+            .build(dial.clone());
+        Self { client: Arc::new(client), dial }
     }
 
     /// Sends `request`, whose URI is absolute, and returns the head of the answer, redirects and
@@ -63,12 +87,15 @@ impl Egress {
     ///
     /// # Cancel safety
     /// Dropping the future, or the body, closes the connection: the peer sees its client leave.
-    pub async fn send(&self, request: Request<Full<Bytes>>) -> Result<Response<Incoming>, EgressError> {
+    pub async fn send(&self, mut request: Request<Full<Bytes>>) -> Result<Response<Incoming>, EgressError> {
         let authority = request.uri().authority().ok_or(EgressError::BadUrl("it is not absolute"))?;
         if authority.as_str().contains('@') {
             return Err(EgressError::BadUrl("it carries a user name or a password"));
         }
-        self.client.request(request).await.map_err(EgressError::of_client)
+        let connection = Connection(capture_connection(&mut request));
+        let mut response = self.client.request(request).await.map_err(EgressError::of_client)?;
+        response.extensions_mut().insert(connection);
+        Ok(response)
     }
 
     /// Gets the JSON document at `url`: status 200 only, at most `max_bytes`, counted as they

@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use futures_util::StreamExt;
 use futures_util::stream;
+use tokio::sync::Semaphore;
+use tokio::task::JoinError;
 use tokio::time::Instant;
 
 use crate::backend::BackendError;
@@ -11,6 +13,7 @@ use crate::backend::ToolCall;
 use crate::catalog::mirror::check_mirrored;
 use crate::catalog::mirror::mint;
 use crate::catalog::refresh::Catalogs;
+use crate::catalog::schema::Validator;
 use crate::catalog::tool::Tool;
 use crate::exchange::Exchange;
 use crate::exchange::Frame;
@@ -29,6 +32,12 @@ use crate::router::RouteError;
 use crate::stream::relay;
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::metrics::Outcome as Ended;
+
+/// Arguments from this size on are not checked between other requests.
+const LARGE_BYTES: usize = 64 << 10;
+
+/// How many of those are checked at a time: read into values, 4 MiB of text can weigh 100.
+static LARGE_CHECKS: Semaphore = Semaphore::const_new(2);
 
 /// Calls `tool`, once more if the backend says that our headers are stale.
 ///
@@ -64,7 +73,7 @@ async fn attempt(
     let arguments = call.params.member("arguments");
     check_mirrored(&tool.header_params, arguments.as_ref(), &call.mirrored)
         .map_err(|(header, problem)| RouteError::ParamMismatch { header, problem })?;
-    if let Err(problem) = tool.validator.check(arguments.as_ref()) {
+    if let Err(problem) = check(&tool.validator, arguments.as_ref()).await {
         return Ok(Reply::Once(Outcome::Result(failed(&problem))));
     }
     let upstream = ToolCall {
@@ -110,6 +119,27 @@ impl Asked {
 impl Drop for Asked {
     fn drop(&mut self) {
         self.metrics.upstream(self.ended, self.began.elapsed());
+    }
+}
+
+/// Step 21. What may take long is done on a thread that may be held up, a few at a time.
+///
+/// # Cancel safety
+/// Dropping the future leaves a check that has begun to its end, which is bounded.
+async fn check(validator: &Arc<Validator>, arguments: Option<&Json>) -> Result<(), String> {
+    let Some(large) = arguments.filter(|arguments| arguments.bytes().len() >= LARGE_BYTES) else {
+        return validator.check(arguments);
+    };
+    let slot = LARGE_CHECKS.acquire().await;
+    let (validator, large) = (validator.clone(), large.clone());
+    let checking = tokio::task::spawn_blocking(move || {
+        let _until_done = slot;
+        validator.check(Some(&large))
+    });
+    match checking.await.map_err(JoinError::try_into_panic) {
+        Ok(verdict) => verdict,
+        Err(Ok(panic)) => std::panic::resume_unwind(panic),
+        Err(Err(_)) => Err("the gateway ended before the arguments were checked".to_owned()),
     }
 }
 

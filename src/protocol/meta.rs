@@ -17,6 +17,12 @@ const TRACEPARENT: &str = "traceparent";
 const TRACESTATE: &str = "tracestate";
 const BAGGAGE: &str = "baggage";
 
+/// Longest `progressToken`, as JSON text: it comes back with every notification.
+const TOKEN_BYTES: usize = 256;
+
+/// Longest trace parent. Those of later versions may be longer than ours; it becomes a header.
+const TRACEPARENT_BYTES: usize = 256;
+
 /// Every key that means something to us.
 const KNOWN: [&str; 8] =
     [VERSION, CAPABILITIES, CLIENT, LOG_LEVEL, PROGRESS_TOKEN, TRACEPARENT, TRACESTATE, BAGGAGE];
@@ -62,6 +68,9 @@ impl Meta {
             match &*key {
                 VERSION => version = Some(value),
                 CAPABILITIES => capabilities = Some(value),
+                PROGRESS_TOKEN if value.bytes().len() > TOKEN_BYTES => {
+                    return Err(refuse("`progressToken` is too long"));
+                }
                 PROGRESS_TOKEN if value.kind() == Kind::String || value.is_integer() => {
                     progress_token = Some(value);
                 }
@@ -96,6 +105,9 @@ pub(super) fn version(meta: &Json) -> Option<Json> {
 ///
 /// spec: W3C Trace Context, 3.2
 fn is_traceparent(text: &str) -> bool {
+    if text.len() > TRACEPARENT_BYTES {
+        return false;
+    }
     let mut fields = text.split('-');
     let mut hex = |length: usize| {
         let field = fields.next()?;

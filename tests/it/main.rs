@@ -3,8 +3,12 @@
 
 mod architecture;
 mod cases;
+mod faults;
 mod harness;
+mod isolation;
 mod ladder;
 mod peers;
+mod relay;
 #[path = "../clients/rmcp.rs"]
 mod rmcp_client;
+mod streams;

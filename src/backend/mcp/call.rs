@@ -24,6 +24,10 @@ use crate::exchange::Frames;
 use crate::model::limits::Limits;
 use crate::protocol::call::Outcome;
 
+/// How many times deeper than a request a list may be nested: one tool that is too deep is judged by
+/// itself, and its siblings stay.
+const LIST_DEPTHS: usize = 4;
+
 /// A call from its request to its end. Dropping it closes the connection.
 ///
 /// spec: streamable-http, Cancellation
@@ -91,7 +95,7 @@ impl Flight {
     async fn send(&mut self, request: Request<Full<Bytes>>) -> Result<Heard, BackendError> {
         let response = self.clocks.race(self.egress.send(request)).await.map_err(late)?;
         let response = response.map_err(BackendError::from_egress)?;
-        self.stage = Stage::Read(Reader::open(response, &self.limits)?);
+        self.stage = Stage::Read(Reader::open(response, &self.limits, self.limits.json_depth)?);
         Ok(Heard::Nothing)
     }
 
@@ -118,7 +122,7 @@ fn late(clock: Clock) -> BackendError {
 pub(super) async fn ask(mcp: &Mcp, id: u64, request: Request<Full<Bytes>>) -> Result<Outcome, BackendError> {
     let mut judge = Judge::new(id, None);
     let response = mcp.egress.send(request).await.map_err(BackendError::from_egress)?;
-    let mut reader = Reader::open(response, &mcp.limits)?;
+    let mut reader = Reader::open(response, &mcp.limits, LIST_DEPTHS * mcp.limits.json_depth)?;
     loop {
         if let Heard::Final(outcome) = judge.hear(&reader.message().await?)? {
             reader.finish();

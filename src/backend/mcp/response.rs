@@ -17,15 +17,21 @@ use http_body_util::BodyExt;
 use hyper::body::Incoming;
 
 use crate::backend::BackendError;
+use crate::egress::Connection;
 use crate::egress::error::EgressError;
 use crate::model::limits::Limits;
 use crate::protocol::headers;
 use crate::protocol::headers::Single;
 use crate::protocol::json::Json;
+use crate::protocol::json::JsonError;
 use crate::stream::sse::Decoder;
 
 /// The messages of one answer.
+///
+/// Dropped before [`Reader::finish`], its connection is not used again: whoever answers wrongly once
+/// may be out of step with what is asked.
 pub(super) struct Reader {
+    connection: Option<Connection>,
     body: Incoming,
     form: Form,
     max_bytes: usize,
@@ -52,11 +58,16 @@ enum Media {
 }
 
 impl Reader {
-    /// Reads the head of an answer. Nothing of its headers goes any further.
+    /// Reads the head of an answer, whose messages may be nested `max_depth` deep. Nothing of its
+    /// headers goes any further.
     ///
     /// spec: streamable-http, Sending Messages
-    pub(super) fn open(response: Response<Incoming>, limits: &Limits) -> Result<Self, BackendError> {
-        let (head, body) = response.into_parts();
+    pub(super) fn open(
+        response: Response<Incoming>,
+        limits: &Limits,
+        max_depth: usize,
+    ) -> Result<Self, BackendError> {
+        let (mut head, body) = response.into_parts();
         let status = head.status;
         if status == StatusCode::UNAUTHORIZED || status == StatusCode::FORBIDDEN {
             return Err(BackendError::Unauthorized);
@@ -80,10 +91,11 @@ impl Reader {
             _ => return Err(BackendError::Invalid("its HTTP status is an error without a JSON-RPC body")),
         };
         Ok(Self {
+            connection: head.extensions.remove(),
             body,
             form,
             max_bytes: limits.upstream_bytes,
-            max_depth: limits.json_depth,
+            max_depth,
             successful: status == StatusCode::OK,
         })
     }
@@ -98,8 +110,15 @@ impl Reader {
             Form::Events(..) => self.event().await?,
             Form::Spent => return Err(BackendError::Invalid("its answer has no response in it")),
         };
-        let message =
-            Json::parse(text, self.max_depth).map_err(|_| BackendError::Invalid("its answer is not JSON"))?;
+        let message = Json::parse(text, self.max_depth).map_err(|error| {
+            BackendError::Invalid(match error {
+                JsonError::Depth(_) => "its answer is nested too deep",
+                JsonError::DuplicateKey => "its answer has an object with the same key twice",
+                JsonError::Encoding(_) | JsonError::Grammar(_) | JsonError::Surrogate(_) => {
+                    "its answer is not JSON"
+                }
+            })
+        })?;
         if !self.successful && message.member("error").is_none() {
             return Err(BackendError::Invalid("its HTTP status is an error without a JSON-RPC error"));
         }
@@ -109,6 +128,7 @@ impl Reader {
     /// Takes the end of the body if it is there already: only a connection whose answer was read to
     /// its end is used again. Any other is closed with this.
     pub(super) fn finish(mut self) {
+        self.connection = None;
         let _ = self.body.frame().now_or_never();
     }
 
@@ -156,6 +176,14 @@ impl Reader {
             }
         }
         Ok(None)
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        if let Some(connection) = &self.connection {
+            connection.distrust();
+        }
     }
 }
 

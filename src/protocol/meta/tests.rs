@@ -49,6 +49,14 @@ fn optional_members_have_their_type_or_are_refused() {
         let meta = with(&format!(r#""progressToken":{token}"#)).unwrap();
         assert_eq!(meta.progress_token.unwrap().text(), token);
     }
+    let of_length = |bytes: usize| [format!("\"{}\"", "a".repeat(bytes - 2)), "7".repeat(bytes)];
+    for token in of_length(256) {
+        assert!(with(&format!(r#""progressToken":{token}"#)).is_ok());
+    }
+    for token in of_length(257) {
+        let refused = with(&format!(r#""progressToken":{token}"#));
+        assert!(matches!(refused, Err(ProtocolError::InvalidParams(_))), "{token}");
+    }
     for members in [
         r#""progressToken":{}"#,
         r#""progressToken":1.5"#,
@@ -98,5 +106,7 @@ fn a_trace_parent_is_kept_only_if_it_is_well_formed() {
         let meta = with(&format!(r#""traceparent":"{text}""#)).unwrap();
         assert_eq!(meta.traceparent.as_deref(), kept.then_some(text), "{text}");
     }
+    let later = format!("cc-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01-{}", "x".repeat(8 << 10));
+    assert_eq!(with(&format!(r#""traceparent":"{later}""#)).unwrap().traceparent, None, "too long");
     assert_eq!(with(r#""traceparent":5"#).unwrap().traceparent, None);
 }

@@ -24,13 +24,12 @@ use tokio::task::JoinHandle;
 
 use crate::harness::wire;
 use crate::harness::wire::Answer;
+use crate::harness::wire::Open;
 
 /// A running gateway.
 pub struct Gateway {
     /// Its public address.
     pub addr: SocketAddr,
-    /// Its admin address.
-    pub admin: SocketAddr,
     /// Its shared parts.
     pub app: Arc<App>,
     issuer: DevIssuer,
@@ -51,7 +50,6 @@ impl Gateway {
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
         let listeners = Listeners::bind(any, any).await.unwrap();
         let addr = listeners.public.local_addr().unwrap();
-        let admin = listeners.admin.local_addr().unwrap();
         let mut settings = Settings::dev(addr, state.path().to_owned());
         settings.egress.allow = vec!["127.0.0.0/8".to_owned()];
         settings.limits.drain_accept = std::time::Duration::ZERO;
@@ -67,7 +65,7 @@ impl Gateway {
         let running = tokio::spawn(server.run(async {
             let _ = stopped.await;
         }));
-        Self { addr, admin, app, issuer: open(), stop, running, _state: state }
+        Self { addr, app, issuer: open(), stop, running, _state: state }
     }
 
     /// A caller of the shared endpoint, by a token with these scopes.
@@ -100,6 +98,17 @@ impl Gateway {
     }
 }
 
+/// Waits until `what` holds.
+pub async fn eventually(what: impl Fn() -> bool) {
+    for _ in 0..100 {
+        if what() {
+            return;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+    panic!("it did not come within a second");
+}
+
 /// Somebody with a token.
 #[derive(Clone)]
 pub struct Caller {
@@ -119,6 +128,19 @@ pub fn meta() -> Value {
     })
 }
 
+/// The text of a right request: `params` and `meta` are members to add there, each with a comma
+/// in front.
+pub fn text(id: &str, method: &str, params: &str, meta: &str) -> String {
+    format!(
+        r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{{"_meta":{{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{{}}{meta}}}{params}}}}}"#
+    )
+}
+
+/// The text of a call without arguments, with more members of `_meta`.
+pub fn call_text(name: &str, meta: &str) -> String {
+    text("1", "tools/call", &format!(r#","name":"{name}""#), meta)
+}
+
 impl Caller {
     /// The headers of a right request, to be changed by tests that send wrong ones.
     pub fn headers(&self, method: &str, name: Option<&str>) -> Vec<(String, String)> {
@@ -136,6 +158,21 @@ impl Caller {
     /// Sends these headers and this body.
     pub async fn post(&self, headers: &[(String, String)], body: &str) -> Answer {
         wire::request(self.addr, "POST", &self.path, headers, body.as_bytes()).await
+    }
+
+    /// The headers of a right call, with another `Accept`.
+    pub fn accepting(&self, accept: &str, name: &str) -> Vec<(String, String)> {
+        let mut headers = self.headers("tools/call", Some(name));
+        headers.retain(|(name, _)| name != "Accept");
+        headers.push(("Accept".to_owned(), accept.to_owned()));
+        headers
+    }
+
+    /// Begins a call on a connection of its own, with more members of `_meta`.
+    pub async fn open(&self, name: &str, meta: &str) -> Open {
+        let mut open = Open::connect(self.addr).await;
+        open.send(&self.path, &self.headers("tools/call", Some(name)), &call_text(name, meta)).await;
+        open
     }
 
     /// Sends a right request.

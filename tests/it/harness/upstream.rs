@@ -32,6 +32,7 @@ use tokio::net::TcpListener;
 use tokio::net::TcpStream;
 use tokio::net::tcp::OwnedReadHalf;
 use tokio::net::tcp::OwnedWriteHalf;
+use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::task::JoinSet;
 
@@ -78,8 +79,18 @@ pub enum Behaviour {
     Huge(usize),
     /// `sampling/createMessage` on the stream, and no answer, ever.
     ServerRequest,
+    /// This many bytes of this media type without an end in sight, in chunks.
+    Flood(&'static str, usize),
     /// This many progress notifications, then the answer.
     Progress(usize),
+    /// As many, a kilobyte each and without a pause.
+    Burst(usize),
+    /// The last of so many calls is answered first, and the first last; each says this text.
+    Reversed(usize, String),
+    /// As it should be for who sends this header; -32020 for all others.
+    Mirrored(&'static str),
+    /// Like this the next time, and as it should be from then on.
+    Once(Box<Behaviour>),
     /// Every page has a new tool and a new cursor.
     EndlessPages,
     /// Every page is the first page, with the same cursor.
@@ -99,6 +110,8 @@ pub struct Received {
     pub headers: Vec<(String, String)>,
     /// The body, byte for byte.
     pub body: String,
+    /// Which connection it came on, counted from 1.
+    pub connection: usize,
 }
 
 impl Received {
@@ -137,7 +150,14 @@ struct State {
     requests: Vec<Received>,
     connections: usize,
     cancellations: usize,
+    flooded: usize,
+    /// Calls that wait for later ones to be answered.
+    parked: Vec<oneshot::Sender<Turn>>,
 }
+
+/// The calls of a round that are still to be answered, from the last on.
+#[derive(Default)]
+struct Turn(Vec<oneshot::Sender<Turn>>);
 
 /// A running server; see the module.
 pub struct Upstream {
@@ -211,6 +231,11 @@ impl Upstream {
         lock(&self.state).cancellations
     }
 
+    /// How many bytes of floods and bursts the peer, and the system between, took.
+    pub fn flooded(&self) -> usize {
+        lock(&self.state).flooded
+    }
+
     /// Closes the port and all connections; [`Upstream::url`] goes on to name the closed port.
     pub fn stop(&self) {
         self.task.abort();
@@ -230,17 +255,21 @@ fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
 async fn accept(listener: TcpListener, state: Arc<Mutex<State>>) {
     let mut connections = JoinSet::new();
     while let Ok((socket, _)) = listener.accept().await {
-        lock(&state).connections += 1;
+        let number = {
+            let mut state = lock(&state);
+            state.connections += 1;
+            state.connections
+        };
         while connections.try_join_next().is_some() {}
-        connections.spawn(serve(socket, state.clone()));
+        connections.spawn(serve(socket, number, state.clone()));
     }
 }
 
-async fn serve(socket: TcpStream, state: Arc<Mutex<State>>) {
+async fn serve(socket: TcpStream, number: usize, state: Arc<Mutex<State>>) {
     let _ = socket.set_nodelay(true);
     let (mut reading, mut writing) = socket.into_split();
     let mut buffer = Vec::new();
-    while let Some(request) = receive(&mut reading, &mut buffer).await {
+    while let Some(request) = receive(&mut reading, &mut buffer, number).await {
         let answer = Answer::to(&request, &state);
         lock(&state).requests.push(request);
         let gone = async {
@@ -251,7 +280,7 @@ async fn serve(socket: TcpStream, state: Arc<Mutex<State>>) {
         let end = tokio::select! {
             biased;
             () = gone => Err(io::ErrorKind::ConnectionReset.into()),
-            end = answer.write(&mut writing) => end,
+            end = answer.write(&mut writing, &state) => end,
         };
         match end {
             Ok(End::KeepAlive) => {}
@@ -270,7 +299,7 @@ async fn serve(socket: TcpStream, state: Arc<Mutex<State>>) {
     }
 }
 
-async fn receive(reading: &mut OwnedReadHalf, buffer: &mut Vec<u8>) -> Option<Received> {
+async fn receive(reading: &mut OwnedReadHalf, buffer: &mut Vec<u8>, connection: usize) -> Option<Received> {
     let head_end = loop {
         if let Some(at) = buffer.windows(4).position(|bytes| bytes == b"\r\n\r\n") {
             break at;
@@ -285,7 +314,7 @@ async fn receive(reading: &mut OwnedReadHalf, buffer: &mut Vec<u8>) -> Option<Re
     let line = lines.next()?;
     let headers: Vec<(String, String)> =
         lines.filter_map(|l| l.split_once(": ").map(|(name, value)| (name.into(), value.into()))).collect();
-    let mut request = Received { line, headers, body: String::new() };
+    let mut request = Received { line, headers, body: String::new(), connection };
     let length: usize = request.header("content-length").first()?.parse().ok()?;
     while buffer.len() < length {
         if reading.read_buf(buffer).await.ok()? == 0 {
@@ -316,9 +345,18 @@ impl Answer {
     fn to(request: &Received, state: &Mutex<State>) -> Self {
         let method = request.string(&["method"]).unwrap_or_default();
         let name = request.string(&["params", "name"]).unwrap_or_default();
-        let state = lock(state);
-        let behaviour = state.behaviours.get(&name).or_else(|| state.behaviours.get(&method));
-        let behaviour = behaviour.cloned().unwrap_or(Behaviour::Echo);
+        let mut state = lock(state);
+        let target = if state.behaviours.contains_key(&name) { &name } else { &method };
+        let behaviour = match state.behaviours.get(target).cloned() {
+            Some(Behaviour::Once(behaviour)) => {
+                state.behaviours.remove(target);
+                *behaviour
+            }
+            Some(Behaviour::Mirrored(header)) if request.header(header).is_empty() => {
+                Behaviour::Error(400, format!(r#"{{"code":-32020,"message":"{header} is missing"}}"#))
+            }
+            behaviour => behaviour.unwrap_or(Behaviour::Echo),
+        };
         let result = match &*method {
             "tools/call" => {
                 let arguments = request.raw(&["params", "arguments"]).unwrap_or_else(|| "{}".into());
@@ -342,10 +380,16 @@ impl Answer {
         Self { behaviour, id, token, result }
     }
 
-    async fn write(&self, out: &mut OwnedWriteHalf) -> io::Result<End> {
+    async fn write(&self, out: &mut OwnedWriteHalf, state: &Mutex<State>) -> io::Result<End> {
         let right = self.response(&self.id, &self.result);
         match &self.behaviour {
-            Behaviour::Echo | Behaviour::EndlessPages | Behaviour::SameCursor => json(out, 200, &right).await,
+            Behaviour::Flood(media, bytes) => flood(out, media, *bytes, state).await,
+            Behaviour::Reversed(of, text) => self.reversed(out, *of, text, state).await,
+            Behaviour::Echo
+            | Behaviour::EndlessPages
+            | Behaviour::SameCursor
+            | Behaviour::Mirrored(_)
+            | Behaviour::Once(_) => json(out, 200, &right).await,
             Behaviour::EchoSse => self.events(out, &[]).await,
             Behaviour::Late(time) => {
                 tokio::time::sleep(*time).await;
@@ -396,15 +440,12 @@ impl Answer {
                 let result = format!(r#"{{"content":[{{"type":"text","text":"{text}"}}]}}"#);
                 json(out, 200, &self.response(&self.id, &result)).await
             }
-            Behaviour::ServerRequest => {
-                let ask = r#"{"jsonrpc":"2.0","id":1,"method":"sampling/createMessage","params":{}}"#;
-                out.write_all((STREAM.to_owned() + &chunk(&format!("data: {ask}\n\n"))).as_bytes()).await?;
-                std::future::pending().await
-            }
+            Behaviour::ServerRequest => server_request(out).await,
             Behaviour::Progress(steps) => {
                 let events: Vec<String> = (1..=*steps).map(|step| self.progress(step)).collect();
                 self.events(out, &events).await
             }
+            Behaviour::Burst(steps) => self.burst(out, *steps, state).await,
             Behaviour::Redirect(url) => {
                 let extra = format!("Location: {url}\r\n");
                 out.write_all(head(307, "text/plain", &extra, 0).as_bytes()).await?;
@@ -416,6 +457,52 @@ impl Answer {
                 Ok(End::KeepAlive)
             }
         }
+    }
+
+    async fn burst(&self, out: &mut OwnedWriteHalf, steps: usize, state: &Mutex<State>) -> io::Result<End> {
+        out.write_all(STREAM.as_bytes()).await?;
+        let message = format!(r#""message":"{}","progress":"#, "x".repeat(1 << 10));
+        for step in 1..=steps {
+            let event =
+                chunk(&format!("data: {}\n\n", self.progress(step).replace(r#""progress":"#, &message)));
+            out.write_all(event.as_bytes()).await?;
+            lock(state).flooded += event.len();
+        }
+        let last = chunk(&format!("data: {}\n\n", self.response(&self.id, &self.result))) + "0\r\n\r\n";
+        out.write_all(last.as_bytes()).await?;
+        Ok(End::KeepAlive)
+    }
+
+    /// Waits until `of` calls are here, unless it is the last of them, and for those behind it.
+    async fn reversed(
+        &self,
+        out: &mut OwnedWriteHalf,
+        of: usize,
+        text: &str,
+        state: &Mutex<State>,
+    ) -> io::Result<End> {
+        let waiting = {
+            let mut state = lock(state);
+            if state.parked.len() + 1 < of {
+                let (turn, mine) = oneshot::channel();
+                state.parked.push(turn);
+                Err(mine)
+            } else {
+                Ok(Turn(std::mem::take(&mut state.parked)))
+            }
+        };
+        let turn = match waiting {
+            Ok(last) => last,
+            Err(mine) => mine.await.unwrap_or_default(),
+        };
+        let content = format!(r#""content":[{{"type":"text","text":"{text}"}}],"structuredContent""#);
+        let result = self.result.replace(r#""content":[],"structuredContent""#, &content);
+        let end = json(out, 200, &self.response(&self.id, &result)).await;
+        let mut earlier = turn.0;
+        if let Some(next) = earlier.pop() {
+            let _ = next.send(Turn(earlier));
+        }
+        end
     }
 
     fn response(&self, id: &str, result: &str) -> String {
@@ -490,6 +577,25 @@ async fn json(out: &mut OwnedWriteHalf, status: u16, body: &str) -> io::Result<E
     out.write_all(head(status, "application/json", "", body.len()).as_bytes()).await?;
     out.write_all(body.as_bytes()).await?;
     Ok(End::KeepAlive)
+}
+
+async fn server_request(out: &mut OwnedWriteHalf) -> io::Result<End> {
+    let ask = r#"{"jsonrpc":"2.0","id":1,"method":"sampling/createMessage","params":{}}"#;
+    out.write_all((STREAM.to_owned() + &chunk(&format!("data: {ask}\n\n"))).as_bytes()).await?;
+    std::future::pending().await
+}
+
+async fn flood(out: &mut OwnedWriteHalf, media: &str, bytes: usize, state: &Mutex<State>) -> io::Result<End> {
+    let head = format!("HTTP/1.1 200 OK\r\nContent-Type: {media}\r\nTransfer-Encoding: chunked\r\n\r\n");
+    out.write_all(head.as_bytes()).await?;
+    let first = if media == "text/event-stream" { "data: " } else { "" };
+    out.write_all(chunk(&format!("{first}{{\"")).as_bytes()).await?;
+    let piece = chunk(&"x".repeat(64 << 10));
+    for _ in 0..bytes / (64 << 10) {
+        out.write_all(piece.as_bytes()).await?;
+        lock(state).flooded += 64 << 10;
+    }
+    Ok(End::Close)
 }
 
 async fn drip(out: &mut OwnedWriteHalf, body: &str) -> io::Result<End> {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio::io::AsyncReadExt;
 use tokio::io::AsyncWriteExt;
+use tokio::net::TcpSocket;
 use tokio::net::TcpStream;
 
 /// A whole answer.
@@ -125,4 +126,113 @@ fn unchunk(mut body: &[u8]) -> Vec<u8> {
         body = body.get(line + 4 + size..).unwrap_or_default();
     }
     out
+}
+
+/// A connection whose answers are read piece by piece. Dropping it closes it.
+pub struct Open {
+    stream: TcpStream,
+    raw: Vec<u8>,
+    body: Vec<u8>,
+    /// How many bytes of the body are still to come; `None` for chunks.
+    left: Option<usize>,
+    ended: bool,
+}
+
+impl Open {
+    /// Connects.
+    pub async fn connect(addr: SocketAddr) -> Self {
+        Self::over(TcpStream::connect(addr).await.unwrap())
+    }
+
+    /// Connects with as small a receive buffer as the system gives.
+    pub async fn connect_narrow(addr: SocketAddr) -> Self {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.set_recv_buffer_size(1).unwrap();
+        Self::over(socket.connect(addr).await.unwrap())
+    }
+
+    fn over(stream: TcpStream) -> Self {
+        Self { stream, raw: Vec::new(), body: Vec::new(), left: None, ended: true }
+    }
+
+    /// Sends a POST without waiting for its answer.
+    pub async fn send(&mut self, path: &str, headers: &[(String, String)], body: &str) {
+        let mut text = format!("POST {path} HTTP/1.1\r\nHost: {}\r\n", self.stream.peer_addr().unwrap());
+        for (name, value) in headers {
+            text.push_str(&format!("{name}: {value}\r\n"));
+        }
+        text.push_str(&format!("Content-Length: {}\r\n\r\n{body}", body.len()));
+        self.stream.write_all(text.as_bytes()).await.unwrap();
+    }
+
+    /// Reads the next answer's head; its body is empty.
+    pub async fn head(&mut self) -> Answer {
+        let end = loop {
+            match self.raw.windows(4).position(|bytes| bytes == b"\r\n\r\n") {
+                Some(end) => break end + 4,
+                None => assert!(self.fill().await, "closed before an answer"),
+            }
+        };
+        let answer = parse(&self.raw.drain(..end).collect::<Vec<_>>());
+        self.body.clear();
+        self.left = answer.header("content-length").map(|length| length.parse().unwrap());
+        self.ended = false;
+        self.decode();
+        answer
+    }
+
+    /// Reads the next event with its lines, or the next comment; `None` at the end of the stream.
+    pub async fn event(&mut self) -> Option<String> {
+        loop {
+            if let Some(end) = self.body.windows(2).position(|bytes| bytes == b"\n\n") {
+                let block = self.body.drain(..end + 2).collect::<Vec<_>>();
+                return Some(String::from_utf8(block).unwrap());
+            }
+            if self.ended {
+                assert!(self.body.is_empty(), "a stream ends with a whole event");
+                return None;
+            }
+            assert!(self.fill().await, "closed in the middle of a stream");
+            self.decode();
+        }
+    }
+
+    /// Reads the next answer whole.
+    pub async fn answer(&mut self) -> Answer {
+        let mut answer = self.head().await;
+        while !self.ended {
+            assert!(self.fill().await, "closed in the middle of an answer");
+            self.decode();
+        }
+        answer.body = std::mem::take(&mut self.body);
+        answer
+    }
+
+    async fn fill(&mut self) -> bool {
+        let read = tokio::time::timeout(Duration::from_secs(30), self.stream.read_buf(&mut self.raw)).await;
+        read.expect("nothing came within 30 s").is_ok_and(|count| count > 0)
+    }
+
+    fn decode(&mut self) {
+        if let Some(left) = &mut self.left {
+            let taken = self.raw.len().min(*left);
+            self.body.extend(self.raw.drain(..taken));
+            *left -= taken;
+            self.ended = *left == 0;
+            return;
+        }
+        while let Some(line) = self.raw.windows(2).position(|bytes| bytes == b"\r\n") {
+            let size = std::str::from_utf8(&self.raw[..line]).unwrap();
+            let size = usize::from_str_radix(size, 16).unwrap();
+            if self.raw.len() < line + 4 + size {
+                return;
+            }
+            self.body.extend_from_slice(&self.raw[line + 2..line + 2 + size]);
+            self.raw.drain(..line + 4 + size);
+            if size == 0 {
+                self.ended = true;
+                return;
+            }
+        }
+    }
 }

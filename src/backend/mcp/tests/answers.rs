@@ -39,7 +39,7 @@ fn bad_answers(elsewhere: &str) -> Vec<(Behaviour, &'static str)> {
         (result(r#"{"resultType":null}"#), "`resultType` is not known"),
         (result(r#"{"resultType":"input_required"}"#), "InputRequired"),
         (result(r#"{"_meta":1}"#), "`_meta` is no object"),
-        (result(r#"{"a":1,"\u0061":2}"#), "is not JSON"),
+        (result(r#"{"a":1,"\u0061":2}"#), "the same key twice"),
         (error(400, r#"{"code":-32020,"message":"m"}"#), "Stale"),
         (error(200, r#"{"code":1.5,"message":"m"}"#), "no integer `code`"),
         (error(200, r#"{"code":"x","message":"m"}"#), "no integer `code`"),

@@ -1,5 +1,6 @@
 //! The client against servers that misbehave.
 
+#[expect(dead_code, reason = "the tests through the front door use the rest")]
 #[path = "../../../../tests/it/harness/upstream.rs"]
 mod upstream;
 
