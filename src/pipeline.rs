@@ -120,7 +120,7 @@ where
     let mut call = call::validate(request, &post.headers, accept)?;
     trail.facts.method = Some(call.method.name());
     trail.facts.trace_id = call.meta.trace_id().map(str::to_owned);
-    trail.span = trace::request(call.method.name(), call.name.as_deref(), call.meta.traceparent.as_deref());
+    trail.span = trace::request(call.method.name(), call.meta.traceparent.as_deref());
     if let Some(own) = trace::traceparent(&trail.span) {
         call.meta.traceparent = Some(own);
     }
@@ -144,6 +144,7 @@ async fn answer(app: &App, exchange: Exchange, facts: &mut Facts) -> Result<Repl
         }
         Route::Backend(tool) => {
             facts.target = Some(tool.public.clone());
+            trace::tool(&Span::current(), &tool.public);
             facts.backend = Some(tool.backend.to_string());
             let (catalogs, metrics) = (&app.catalogs, &app.metrics);
             let call = methods::tools_call::answer(&exchange, &tool, catalogs, &app.limits, metrics);
