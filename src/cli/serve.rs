@@ -25,7 +25,7 @@ pub struct ServeArgs {
 
 /// Runs until SIGTERM.
 pub fn run(args: &ServeArgs) -> anyhow::Result<()> {
-    let mut settings = config::load(args.config.as_deref(), std::env::vars())
+    let mut settings = config::load(args.config.as_deref(), config::environment())
         .map_err(|report| BadInput(report.to_string()))?;
     if args.tenants.is_some() {
         settings.tenants.clone_from(&args.tenants);
@@ -40,10 +40,13 @@ pub fn run(args: &ServeArgs) -> anyhow::Result<()> {
     super::block_on(serve(settings))
 }
 
-async fn serve(settings: Settings) -> anyhow::Result<()> {
+async fn serve(mut settings: Settings) -> anyhow::Result<()> {
     let listeners = Listeners::bind(settings.listen, settings.admin.listen).await?;
+    // Port 0 is any: what is bound is what URLs name.
+    settings.listen = listeners.public.local_addr()?;
+    settings.admin.listen = listeners.admin.local_addr()?;
     let public_url = settings.public_urls().primary;
-    let (listen, admin) = (listeners.public.local_addr()?, listeners.admin.local_addr()?);
+    let (listen, admin) = (settings.listen, settings.admin.listen);
     let server = Server::build(settings, listeners, None).await.map_err(|error| match error {
         StartError::Tenants(report) => anyhow::Error::from(BadInput(report.to_string())),
         other => other.into(),
