@@ -4,4 +4,5 @@
 mod architecture;
 mod cases;
 mod harness;
+mod identity;
 mod ladder;

@@ -91,6 +91,11 @@ impl Gateway {
         Caller { addr: self.addr, path: path.to_owned(), token }
     }
 
+    /// Asks for what anybody may read, under the authority `host`.
+    pub async fn get(&self, host: &str, path: &str) -> Answer {
+        wire::request(self.addr, "GET", path, &[("Host".to_owned(), host.to_owned())], b"").await
+    }
+
     /// Drains the gateway and waits for its end.
     pub async fn stop(self) {
         let _ = self.stop.send(());

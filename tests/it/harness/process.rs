@@ -57,10 +57,31 @@ impl Process {
 
     /// Sends SIGTERM and waits for its end.
     pub async fn terminate(mut self) -> std::process::ExitStatus {
-        let kill = std::process::Command::new("kill").arg(self.id().to_string()).status().unwrap();
+        self.signal("TERM");
+        self.end().await
+    }
+
+    /// Sends a signal, by its name without `SIG`.
+    pub fn signal(&self, name: &str) {
+        let id = self.id().to_string();
+        let kill = std::process::Command::new("kill").args(["-s", name, &id]).status().unwrap();
         assert!(kill.success());
+    }
+
+    /// Waits for its end.
+    pub async fn end(&mut self) -> std::process::ExitStatus {
         let ended = tokio::time::timeout(Duration::from_secs(30), self.child.wait()).await;
-        ended.expect("the program did not end within 30 s of SIGTERM").unwrap()
+        ended.expect("the program did not end within 30 s").unwrap()
+    }
+
+    /// Everything that it still says, until its end.
+    pub async fn rest(&mut self) -> String {
+        let mut rest = String::new();
+        while let Some(line) = self.lines.next_line().await.unwrap() {
+            rest.push_str(&line);
+            rest.push('\n');
+        }
+        rest
     }
 }
 
