@@ -87,7 +87,9 @@ fn enter(
     let path = parts.uri.path();
     let known = |authority: &str| directory.host(authority).is_some();
     let allowed = |authority: &str, origin: &str| {
-        directory.origin_allowed(directory.endpoint(authority, path).as_deref(), origin)
+        // A page reads its endpoint's metadata before it calls it.
+        let endpoint = directory.endpoint(authority, path).or_else(|| directory.metadata(authority, path));
+        directory.origin_allowed(endpoint.as_deref(), origin)
     };
     let (authority, named) = origin::admit(parts, known, allowed)?;
     if let Some(named) = named {
