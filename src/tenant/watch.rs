@@ -45,8 +45,13 @@ impl Tenants {
             if tokio::task::spawn_blocking(move || tenants.reload()).await.is_err() {
                 tracing::error!("reading the tenants ended unexpectedly; they stay what they were");
             }
+            let directories = self.directories();
+            if watch.directories != directories {
+                // What changed there before it was watched is seen by one more look.
+                changed.notify_one();
+            }
             // What was refused may wait for the file of a secret that nobody watches yet.
-            let watched = watch.cover(self.directories()) && !self.is_refused();
+            let watched = watch.cover(directories) && !self.is_refused();
             tokio::select! {
                 () = shutdown.cancelled() => return,
                 () = tokio::time::sleep(if watched { SELDOM } else { OFTEN }) => {}
