@@ -6,3 +6,4 @@ mod cases;
 mod harness;
 mod identity;
 mod ladder;
+mod tenants;

@@ -75,9 +75,14 @@ impl Serving {
     }
 
     fn started(&self) -> Option<(SocketAddr, SocketAddr)> {
-        let events = self.events();
-        let event = events.iter().find(|event| event["message"] == "serving")?;
-        let address = |name: &str| event[name].as_str().unwrap().parse().unwrap();
+        // `listen=…` in a log for people, `"listen":"…"` in JSON.
+        let log = self.log();
+        let line = log.lines().find(|line| line.contains("serving") && line.contains("listen"))?;
+        let address = |name: &str| {
+            let (_, rest) = line.split_once(name).unwrap();
+            let rest = rest.trim_start_matches(['"', ':', '=']);
+            rest.split([' ', '"']).next().unwrap().parse().unwrap()
+        };
         Some((address("listen"), address("admin")))
     }
 }
