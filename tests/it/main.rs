@@ -3,6 +3,7 @@
 
 mod architecture;
 mod cases;
+mod edge;
 mod harness;
 mod identity;
 mod ladder;
