@@ -4,6 +4,7 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use clap::Args;
+use clap::value_parser;
 use url::Url;
 
 use crate::auth::dev_issuer::DevIssuer;
@@ -12,42 +13,51 @@ use crate::cli::BadInput;
 use crate::model::clock::Clock;
 use crate::model::name::TenantName;
 
+/// The longest life of a token, in seconds: ten years.
+const LONGEST: u64 = 10 * 365 * 24 * 3600;
+
 /// Mint a token of the development issuer.
 #[derive(Args)]
 pub struct TokenArgs {
-    /// The tenant that the token names.
-    #[arg(long, default_value = "demo")]
+    /// The tenant that the token names
+    #[arg(long, value_name = "NAME", default_value = "demo")]
     pub tenant: String,
-    /// Its subject.
-    #[arg(long, default_value = "alice")]
+    /// Its subject
+    #[arg(long, value_name = "TEXT", default_value = "alice")]
     pub sub: String,
-    /// Its OAuth client.
-    #[arg(long, default_value = "fondaco-cli")]
+    /// Its OAuth client
+    #[arg(long, value_name = "TEXT", default_value = "fondaco-cli")]
     pub client: String,
-    /// Its scopes, separated by spaces.
-    #[arg(long, default_value = "demo.use")]
+    /// Its scopes, separated by spaces
+    #[arg(long, value_name = "SCOPES", default_value = "demo.use")]
     pub scope: String,
-    /// Its audience; without it, the endpoint `/mcp` of the gateway.
-    #[arg(long)]
+    /// Its audience; without it, the endpoint `/mcp` of the gateway
+    #[arg(long, value_name = "URL")]
     pub aud: Option<String>,
-    /// How long it is good for, in seconds.
-    #[arg(long, default_value_t = 3600)]
+    /// How long it is good for
+    #[arg(long, value_name = "SECONDS", default_value_t = 3600, value_parser = value_parser!(u64).range(1..=LONGEST))]
     pub ttl: u64,
-    /// How many to print, one a line; from the second on the subject gets a number.
-    #[arg(long, default_value_t = 1)]
+    /// How many to print, one a line; from the second on the subject gets a number
+    #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = value_parser!(u32).range(1..))]
     pub count: u32,
-    /// The URL of the gateway that `fondaco dev` runs.
-    #[arg(long, default_value = "http://127.0.0.1:8080")]
+    /// The URL of the gateway that `fondaco dev` runs
+    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8080")]
     pub public_url: Url,
-    /// Where that gateway keeps its state.
-    #[arg(long, default_value = "./fondaco-data")]
+    /// Where that gateway keeps its keys
+    #[arg(long, value_name = "DIR", default_value = "./fondaco-data")]
     pub data_dir: PathBuf,
 }
 
 /// Prints the tokens to `out`.
 pub fn run(args: &TokenArgs, out: &mut impl Write) -> anyhow::Result<()> {
     let tenant = TenantName::new(&args.tenant).map_err(|error| BadInput(format!("--tenant: {error}")))?;
-    let base = args.public_url.as_str().trim_end_matches('/');
+    let url = &args.public_url;
+    let bare = url.path() == "/" && url.query().is_none() && url.fragment().is_none();
+    if !matches!(url.scheme(), "http" | "https") || url.host().is_none() || !bare {
+        let problem = "--public-url: expected a scheme and an authority, as `http://127.0.0.1:8080`";
+        return Err(BadInput(problem.to_owned()).into());
+    }
+    let base = url.as_str().trim_end_matches('/');
     let issuer = DevIssuer::open(&args.data_dir, &format!("{base}/dev-issuer"))?;
     let audience = args.aud.clone().unwrap_or_else(|| format!("{base}/mcp"));
     let now = Clock::default().now();
