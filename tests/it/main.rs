@@ -3,6 +3,7 @@
 
 mod architecture;
 mod cases;
+mod commands;
 mod edge;
 mod harness;
 mod identity;

@@ -50,6 +50,16 @@ impl Process {
         waited.unwrap_or_else(|_| panic!("the program did not say {start:?} within 60 s"))
     }
 
+    /// Everything that it says up to and with the line that starts with `start`.
+    pub async fn until(&mut self, start: &str) -> String {
+        let mut said = String::new();
+        while !said.lines().last().is_some_and(|line| line.starts_with(start)) {
+            said.push_str(&self.line("").await);
+            said.push('\n');
+        }
+        said
+    }
+
     /// Its process id.
     pub fn id(&self) -> u32 {
         self.child.id().expect("the program is running")
