@@ -40,14 +40,6 @@ pub struct Post<B> {
     pub body: B,
 }
 
-/// How a request ended, and what was learnt on the way.
-pub struct Answer {
-    /// What was learnt.
-    pub trail: Trail,
-    /// How it ended.
-    pub outcome: Result<Reply<Refusal>, Refusal>,
-}
-
 /// What a request turned out to be, as far as it came.
 #[derive(Default)]
 pub struct Trail {
@@ -76,21 +68,13 @@ pub struct Facts {
     pub trace_id: Option<String>,
 }
 
-/// Carries a request to its answer.
+/// The road: carries a request to its answer, and leaves in `trail` what is learnt on the way. A
+/// body is not read before its sender is admitted.
 ///
 /// # Cancel safety
-/// Dropping the future, or the stream in the answer, cancels the request upstream.
-pub async fn handle<B>(app: &App, post: Post<B>) -> Answer
-where
-    B: http_body::Body<Data = Bytes> + Send,
-{
-    let mut trail = Trail::default();
-    let outcome = carry(app, post, &mut trail).await;
-    Answer { trail, outcome }
-}
-
-/// The road. A body is not read before its sender is admitted.
-async fn carry<B>(app: &App, post: Post<B>, trail: &mut Trail) -> Result<Reply<Refusal>, Refusal>
+/// Dropping the future, or the stream in the answer, cancels the request upstream. What was learnt
+/// until then is in `trail`.
+pub async fn handle<B>(app: &App, post: Post<B>, trail: &mut Trail) -> Result<Reply<Refusal>, Refusal>
 where
     B: http_body::Body<Data = Bytes> + Send,
 {

@@ -1,14 +1,22 @@
 //! What is said and counted of a request, once, when its answer has ended or was given up.
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::Mutex;
 use std::sync::PoisonError;
+use std::task::Context;
+use std::task::Poll;
 
+use bytes::Bytes;
 use http::request::Parts;
+use http_body::Body;
+use http_body::Frame;
+use http_body::SizeHint;
 use tokio::time::Instant;
 
 use crate::app::App;
 use crate::pipeline::Facts;
+use crate::pipeline::Trail;
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::metrics::Open;
 use crate::telemetry::metrics::Outcome;
@@ -47,8 +55,17 @@ impl RequestLog {
         change(line, outcome);
     }
 
-    /// What the road learnt.
-    pub fn learn(&self, facts: &Facts) {
+    /// Where the road leaves what it learns, also if it is left before its end.
+    pub fn trail(&self) -> Learning {
+        Learning { trail: Trail::default(), log: self.clone() }
+    }
+
+    /// The request's body, whose bytes are counted as they are read.
+    pub fn count<B>(&self, body: B) -> Counted<B> {
+        Counted { body, log: self.clone() }
+    }
+
+    fn learn(&self, facts: &Facts) {
         self.with(|line, _| {
             line.tenant.clone_from(&facts.tenant);
             line.rpc_method = facts.method.map(str::to_owned);
@@ -86,6 +103,51 @@ impl RequestLog {
     /// Counts an open stream for as long as the guard lives.
     pub fn stream_open(&self) -> Open {
         self.0.metrics.stream_open()
+    }
+}
+
+/// What the road learns of a request. When it is dropped, the request's log knows it.
+pub struct Learning {
+    /// What was learnt so far.
+    pub trail: Trail,
+    log: RequestLog,
+}
+
+impl Drop for Learning {
+    fn drop(&mut self) {
+        self.log.learn(&self.trail.facts);
+    }
+}
+
+/// A request's body that counts what is read of it.
+pub struct Counted<B> {
+    body: B,
+    log: RequestLog,
+}
+
+impl<B: Body<Data = Bytes> + Unpin> Body for Counted<B> {
+    type Data = Bytes;
+    type Error = B::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
+        let polled = Pin::new(&mut self.body).poll_frame(cx);
+        if let Poll::Ready(Some(Ok(frame))) = &polled {
+            let bytes = frame.data_ref().map_or(0, Bytes::len);
+            self.log.with(|line, _| line.bytes_in += bytes as u64);
+        }
+        polled
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    // A declared length over the limit is refused before the body is polled.
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
     }
 }
 

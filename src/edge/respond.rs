@@ -25,7 +25,7 @@ use crate::error::Refusal;
 use crate::exchange::Frames;
 use crate::exchange::Reply;
 use crate::model::endpoint::Endpoint;
-use crate::pipeline::Answer;
+use crate::pipeline::Trail;
 use crate::protocol::ProtocolError;
 use crate::protocol::call::Outcome;
 use crate::protocol::call::RpcError;
@@ -145,9 +145,13 @@ pub fn refuse_early(error: &EdgeError, log: &RequestLog) -> Response<Body> {
 }
 
 /// The response of a request that took the road.
-pub fn answer(app: &App, answer: Answer, endpoint: &Endpoint, log: &RequestLog) -> Response<Body> {
-    let Answer { trail, outcome } = answer;
-    log.learn(&trail.facts);
+pub fn answer(
+    app: &App,
+    trail: &Trail,
+    outcome: Result<Reply<Refusal>, Refusal>,
+    endpoint: &Endpoint,
+    log: &RequestLog,
+) -> Response<Body> {
     match outcome {
         Ok(Reply::Accepted) => {
             log.ended(Ended::Ok);
@@ -165,7 +169,7 @@ pub fn answer(app: &App, answer: Answer, endpoint: &Endpoint, log: &RequestLog) 
             log.sent(message.bytes().len());
             json(status, &message)
         }
-        Ok(Reply::Stream(frames)) => stream(app, trail.id, frames, log),
+        Ok(Reply::Stream(frames)) => stream(app, trail.id.clone(), frames, log),
         Err(refusal) => refuse(trail.id.as_ref(), &refusal, endpoint, log),
     }
 }
