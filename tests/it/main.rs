@@ -8,4 +8,5 @@ mod edge;
 mod harness;
 mod identity;
 mod ladder;
+mod observe;
 mod tenants;
