@@ -553,7 +553,7 @@ async fn a_file_that_is_replaced_by_renames_and_links_is_followed() {
 #[tokio::test]
 async fn a_request_finishes_on_the_tenants_it_began_with() {
     let upstream = Upstream::start().await;
-    upstream.behave("echo", Behaviour::Late(Duration::from_millis(1500)));
+    upstream.behave("echo", Behaviour::Late(Duration::from_secs(3)));
     let acme = format!(
         "tenants: {{acme: {{issuers: [{{shared: '{{issuer}}'}}], backends: {{b: {{kind: mcp, url: '{}'}}}}}}}}",
         upstream.url()

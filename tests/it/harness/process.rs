@@ -83,16 +83,6 @@ impl Process {
         let ended = tokio::time::timeout(Duration::from_secs(30), self.child.wait()).await;
         ended.expect("the program did not end within 30 s").unwrap()
     }
-
-    /// Everything that it still says, until its end.
-    pub async fn rest(&mut self) -> String {
-        let mut rest = String::new();
-        while let Some(line) = self.lines.next_line().await.unwrap() {
-            rest.push_str(&line);
-            rest.push('\n');
-        }
-        rest
-    }
 }
 
 /// The `fondaco` program.
