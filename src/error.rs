@@ -33,16 +33,52 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// The kind, as a metric label and for the log.
+    /// What kind of refusal it is, as a metric label and for the log; bounded by this match.
     pub fn kind(&self) -> &'static str {
         match self {
-            Refusal::Auth(_) => "auth",
-            Refusal::Tenant(_) => "tenant",
-            Refusal::Body(_) => "body",
-            Refusal::Protocol(_) => "protocol",
-            Refusal::Route(_) => "route",
-            Refusal::Backend(_) => "backend",
+            Self::Auth(AuthError::MissingToken) => "missing_token",
+            Self::Auth(AuthError::InvalidToken(_)) => "invalid_token",
+            Self::Auth(AuthError::KeysUnavailable { .. }) => "keys_unavailable",
+            Self::Tenant(_) => "tenant",
+            Self::Body(_) => "body",
+            Self::Protocol(error) => protocol(error),
+            Self::Route(error) => route(error),
+            Self::Backend(error) => backend(error),
         }
+    }
+}
+
+fn protocol(error: &ProtocolError) -> &'static str {
+    match error {
+        ProtocolError::UnsupportedMedia(_) | ProtocolError::NotAcceptable(_) => "media",
+        ProtocolError::Json(_) => "json",
+        ProtocolError::InvalidRequest(_) => "invalid_request",
+        ProtocolError::HeaderMismatch { .. } => "header_mismatch",
+        ProtocolError::UnsupportedVersion { .. } => "version",
+        ProtocolError::HandshakeEra { .. } => "handshake_era",
+        ProtocolError::InvalidParams(_) => "params",
+        ProtocolError::MethodNotFound => "method",
+    }
+}
+
+fn route(error: &RouteError) -> &'static str {
+    match error {
+        RouteError::NeedsScopes(_) => "scope",
+        RouteError::InvalidParams(_) => "params",
+        RouteError::InvalidCursor | RouteError::InvalidState => "handle",
+        RouteError::UnknownTool(_) => "unknown_target",
+        RouteError::ParamMismatch { .. } => "header_mismatch",
+    }
+}
+
+fn backend(error: &BackendError) -> &'static str {
+    match error {
+        BackendError::Unreachable(_) => "backend_unreachable",
+        BackendError::TimedOut { .. } => "backend_timed_out",
+        BackendError::Unauthorized | BackendError::CredentialMissing => "backend_credential",
+        BackendError::Broken(_) => "backend_broken",
+        BackendError::Invalid(_) | BackendError::InputRequired | BackendError::Stale => "backend_invalid",
+        BackendError::Busy => "backend_busy",
     }
 }
 

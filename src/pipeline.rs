@@ -8,6 +8,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::HeaderMap;
 use tokio::time::Instant;
+use tracing::Instrument;
+use tracing::Span;
 
 use crate::app::App;
 use crate::error::Refusal;
@@ -25,6 +27,7 @@ use crate::protocol::message::RequestId;
 use crate::router;
 use crate::router::Route;
 use crate::stream::body;
+use crate::telemetry::trace;
 use crate::tenant::index::Directory;
 use crate::tenant::resolve;
 
@@ -41,14 +44,21 @@ pub struct Post<B> {
 }
 
 /// What a request turned out to be, as far as it came.
-#[derive(Default)]
 pub struct Trail {
     /// The id to answer under.
     pub id: Option<RequestId>,
     /// What the client takes.
     pub accept: Option<Accept>,
+    /// Its span, which lasts as long as its answer.
+    pub span: Span,
     /// Who asks, of which tenant, for what: for the request's log line.
     pub facts: Facts,
+}
+
+impl Default for Trail {
+    fn default() -> Self {
+        Self { id: None, accept: None, span: Span::none(), facts: Facts::default() }
+    }
 }
 
 /// What the log line of a request tells about it.
@@ -64,6 +74,8 @@ pub struct Facts {
     pub target: Option<Arc<str>>,
     /// The backend that the target lives on.
     pub backend: Option<String>,
+    /// Bytes of the request's body.
+    pub bytes_in: usize,
     /// The W3C trace id that the client sent.
     pub trace_id: Option<String>,
 }
@@ -86,6 +98,7 @@ where
     let accept = media::check(&post.headers)?;
     trail.accept = Some(accept);
     let text = body::read(post.body, &app.limits).await?;
+    trail.facts.bytes_in = text.len();
     let json = Json::parse(text, app.limits.json_depth)?;
     let request = match Message::read(&json, &post.headers, app.limits.id_bytes, &mut trail.id)? {
         Message::Request(request) => request,
@@ -94,33 +107,37 @@ where
             return Ok(Reply::Accepted);
         }
     };
-    let call = call::validate(request, &post.headers, accept)?;
+    let mut call = call::validate(request, &post.headers, accept)?;
     trail.facts.method = Some(call.method.name());
     trail.facts.trace_id = call.meta.trace_id().map(str::to_owned);
+    trail.span = trace::request(call.method.name(), call.name.as_deref(), call.meta.traceparent.as_deref());
+    if let Some(own) = trace::traceparent(&trail.span) {
+        call.meta.traceparent = Some(own);
+    }
 
     let deadline = Instant::now() + app.limits.call_time;
     let exchange = Exchange { caller, endpoint: post.endpoint, tenant, call, deadline };
+    let span = trail.span.clone();
+    answer(app, exchange, &mut trail.facts).instrument(span).await
+}
+
+/// The rest of the road, for a request that is proven.
+async fn answer(app: &App, exchange: Exchange, facts: &mut Facts) -> Result<Reply<Refusal>, Refusal> {
     let snapshot = app.catalogs.snapshot(&exchange.tenant).await;
-    let route = router::route(&snapshot, &exchange, &app.keys, app.clock.now())?;
-    if let Route::Backend(tool) = &route {
-        trail.facts.target = Some(tool.public.clone());
-        trail.facts.backend = Some(tool.backend.to_string());
-    }
+    let now = app.clock.now();
+    let route = router::route(&snapshot, &exchange, &app.keys, now)?;
     match route {
         Route::Discover => Ok(Reply::Once(methods::discover::answer(&exchange, &snapshot, &app.limits))),
         Route::ToolsList { after } => {
-            let now = app.clock.now();
-            Ok(Reply::Once(methods::tools_list::answer(
-                &exchange,
-                &snapshot,
-                after,
-                &app.keys,
-                now,
-                &app.limits,
-            )))
+            let (keys, limits) = (&app.keys, &app.limits);
+            Ok(Reply::Once(methods::tools_list::answer(&exchange, &snapshot, after, keys, now, limits)))
         }
         Route::Backend(tool) => {
-            let reply = methods::tools_call::answer(&exchange, &tool, &app.catalogs, &app.limits).await?;
+            facts.target = Some(tool.public.clone());
+            facts.backend = Some(tool.backend.to_string());
+            let (catalogs, metrics) = (&app.catalogs, &app.metrics);
+            let call = methods::tools_call::answer(&exchange, &tool, catalogs, &app.limits, metrics);
+            let reply = call.await?;
             Ok(reply.map_err(Refusal::from))
         }
     }

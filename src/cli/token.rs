@@ -10,6 +10,7 @@ use url::Url;
 use crate::auth::dev_issuer::DevIssuer;
 use crate::auth::dev_issuer::Grant;
 use crate::cli::BadInput;
+use crate::config::units;
 use crate::model::clock::Clock;
 use crate::model::name::TenantName;
 
@@ -34,30 +35,46 @@ pub struct TokenArgs {
     /// Its audience; without it, the endpoint `/mcp` of the gateway
     #[arg(long, value_name = "URL")]
     pub aud: Option<String>,
-    /// How long it is good for
-    #[arg(long, value_name = "SECONDS", default_value_t = 3600, value_parser = value_parser!(u64).range(1..=LONGEST))]
+    /// How long it is good for, as in `30s`, `15m` or `2h`
+    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = whole_seconds)]
     pub ttl: u64,
     /// How many to print, one a line; from the second on the subject gets a number
     #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = value_parser!(u32).range(1..))]
     pub count: u32,
-    /// The URL of the gateway that `fondaco dev` runs
-    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8080")]
-    pub public_url: Url,
+    /// The gateway that `fondaco dev` runs [default: that of `--aud`, or http://127.0.0.1:8080]
+    #[arg(long, value_name = "URL")]
+    pub public_url: Option<Url>,
     /// Where that gateway keeps its keys
     #[arg(long, value_name = "DIR", default_value = "./fondaco-data")]
     pub data_dir: PathBuf,
 }
 
+/// The gateway's URL, without a slash behind it.
+fn base(args: &TokenArgs) -> anyhow::Result<String> {
+    let is_web = |url: &Url| matches!(url.scheme(), "http" | "https") && url.host().is_some();
+    if let Some(url) = &args.public_url {
+        if !is_web(url) || url.path() != "/" || url.query().is_some() || url.fragment().is_some() {
+            let problem = "--public-url: expected a scheme and an authority, as `http://127.0.0.1:8080`";
+            return Err(BadInput(problem.to_owned()).into());
+        }
+        return Ok(url.origin().ascii_serialization());
+    }
+    // An audience may also be a name that is no URL.
+    let named = args.aud.as_ref().and_then(|audience| Url::parse(audience).ok()).filter(is_web);
+    Ok(named.map_or_else(|| "http://127.0.0.1:8080".to_owned(), |url| url.origin().ascii_serialization()))
+}
+
+fn whole_seconds(text: &str) -> Result<u64, String> {
+    let seconds = units::millis(text).map(|millis| millis / 1000);
+    seconds
+        .filter(|seconds| (1..=LONGEST).contains(seconds))
+        .ok_or_else(|| "expected a time such as `30s`, `15m` or `2h`, ten years at most".to_owned())
+}
+
 /// Prints the tokens to `out`.
 pub fn run(args: &TokenArgs, out: &mut impl Write) -> anyhow::Result<()> {
     let tenant = TenantName::new(&args.tenant).map_err(|error| BadInput(format!("--tenant: {error}")))?;
-    let url = &args.public_url;
-    let bare = url.path() == "/" && url.query().is_none() && url.fragment().is_none();
-    if !matches!(url.scheme(), "http" | "https") || url.host().is_none() || !bare {
-        let problem = "--public-url: expected a scheme and an authority, as `http://127.0.0.1:8080`";
-        return Err(BadInput(problem.to_owned()).into());
-    }
-    let base = url.as_str().trim_end_matches('/');
+    let base = base(args)?;
     let issuer = DevIssuer::open(&args.data_dir, &format!("{base}/dev-issuer"))?;
     let audience = args.aud.clone().unwrap_or_else(|| format!("{base}/mcp"));
     let now = Clock::default().now();

@@ -45,6 +45,7 @@ limits! {
     page_size: count 1, 100_000;
     late_stream: duration 10, HOUR;
     keep_alive: duration 100, HOUR;
+    stream_bytes: size KIB, 64 * MIB;
     list_ttl: duration SECOND, 24 * HOUR;
     upstream_bytes: size KIB, 1024 * MIB;
     upstream_calls: count 1, 100_000;

@@ -1,21 +1,15 @@
 //! What is said and counted of a request, once, when its answer has ended or was given up.
 
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::Mutex;
+use std::sync::OnceLock;
 use std::sync::PoisonError;
-use std::task::Context;
-use std::task::Poll;
 
-use bytes::Bytes;
 use http::request::Parts;
-use http_body::Body;
-use http_body::Frame;
-use http_body::SizeHint;
 use tokio::time::Instant;
+use tracing::Span;
 
 use crate::app::App;
-use crate::pipeline::Facts;
 use crate::pipeline::Trail;
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::metrics::Open;
@@ -33,6 +27,7 @@ struct Entry {
     metrics: Arc<Metrics>,
     started: Instant,
     line: Mutex<(RequestLine, Outcome)>,
+    span: OnceLock<Span>,
     _in_flight: Open,
 }
 
@@ -45,6 +40,7 @@ impl RequestLog {
             started: Instant::now(),
             // Until somebody says otherwise, the client has left.
             line: Mutex::new((line, Outcome::Cancelled)),
+            span: OnceLock::new(),
             _in_flight: app.metrics.request_in_flight(),
         }))
     }
@@ -60,14 +56,13 @@ impl RequestLog {
         Learning { trail: Trail::default(), log: self.clone() }
     }
 
-    /// The request's body, whose bytes are counted as they are read.
-    pub fn count<B>(&self, body: B) -> Counted<B> {
-        Counted { body, log: self.clone() }
-    }
-
-    fn learn(&self, facts: &Facts) {
+    /// What the road learnt; the request's span lasts as long as its log.
+    fn learn(&self, trail: &Trail) {
+        let facts = &trail.facts;
+        let _ = self.0.span.set(trail.span.clone());
         self.with(|line, _| {
             line.tenant.clone_from(&facts.tenant);
+            line.bytes_in = facts.bytes_in as u64;
             line.rpc_method = facts.method.map(str::to_owned);
             line.backend.clone_from(&facts.backend);
             line.target = facts.target.as_deref().map(|name| Target::Name(name.to_owned()));
@@ -115,39 +110,7 @@ pub struct Learning {
 
 impl Drop for Learning {
     fn drop(&mut self) {
-        self.log.learn(&self.trail.facts);
-    }
-}
-
-/// A request's body that counts what is read of it.
-pub struct Counted<B> {
-    body: B,
-    log: RequestLog,
-}
-
-impl<B: Body<Data = Bytes> + Unpin> Body for Counted<B> {
-    type Data = Bytes;
-    type Error = B::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
-        let polled = Pin::new(&mut self.body).poll_frame(cx);
-        if let Poll::Ready(Some(Ok(frame))) = &polled {
-            let bytes = frame.data_ref().map_or(0, Bytes::len);
-            self.log.with(|line, _| line.bytes_in += bytes as u64);
-        }
-        polled
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    // A declared length over the limit is refused before the body is polled.
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+        self.log.learn(&self.trail);
     }
 }
 

@@ -57,7 +57,6 @@ async fn serve(app: Arc<App>, request: Request<Body>) -> Response<Body> {
         Ok(To::Preflight(origin)) => preflight(&origin, &parts.headers, &log),
         Ok(To::Document(response)) => document(response, &parts.method, &log),
         Ok(To::Endpoint(endpoint)) => {
-            let body = log.count(body);
             let post = Post { headers: parts.headers, endpoint: endpoint.clone(), directory, body };
             let mut learning = log.trail();
             let outcome = pipeline::handle(&app, post, &mut learning.trail).await;

@@ -56,7 +56,7 @@ impl EdgeError {
             Self::BadHost(_) | Self::UnknownHost => "host",
             Self::ForbiddenOrigin => "origin",
             Self::NotFound => "path",
-            Self::MethodNotAllowed { .. } => "method",
+            Self::MethodNotAllowed { .. } => "http_method",
         }
     }
 

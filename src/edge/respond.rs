@@ -38,6 +38,7 @@ use crate::protocol::version;
 use crate::router::RouteError;
 use crate::stream::body::BodyError;
 use crate::stream::relay;
+use crate::stream::relay::Bounds;
 use crate::stream::sse;
 use crate::telemetry::metrics::Outcome as Ended;
 use crate::tenant::TenantError;
@@ -178,8 +179,9 @@ pub fn answer(
 fn stream(app: &App, id: Option<RequestId>, frames: Frames<Refusal>, log: &RequestLog) -> Response<Body> {
     let (ending, sending) = (log.clone(), log.clone());
     let open = log.stream_open();
+    let bounds = Bounds { keep_alive: app.limits.keep_alive, buffer: app.limits.stream_bytes };
     let render = move |end| last(id.as_ref(), end, &ending);
-    let events = relay::write(frames, render, app.limits.keep_alive, &app.tasks);
+    let events = relay::write(frames, render, bounds, &app.tasks);
     let counted = events.map(move |event| {
         let _counted_until_dropped = &open;
         sending.sent(event.len());

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use futures_util::StreamExt;
 use futures_util::stream;
+use tokio::time::Instant;
 
 use crate::backend::BackendError;
 use crate::backend::ToolCall;
@@ -26,6 +27,8 @@ use crate::protocol::json::compose::Object;
 use crate::router;
 use crate::router::RouteError;
 use crate::stream::relay;
+use crate::telemetry::metrics::Metrics;
+use crate::telemetry::metrics::Outcome as Ended;
 
 /// Calls `tool`, once more if the backend says that our headers are stale.
 ///
@@ -36,21 +39,27 @@ pub async fn answer(
     tool: &Arc<Tool>,
     catalogs: &Catalogs,
     limits: &Limits,
+    metrics: &Arc<Metrics>,
 ) -> Result<Reply<CallError>, CallError> {
-    match attempt(exchange, tool, limits).await {
+    match attempt(exchange, tool, limits, metrics).await {
         // The backend refused before it acted, so a second try repeats nothing.
         // spec: streamable-http, Client Behavior
         Err(CallError::Backend(BackendError::Stale)) => {
             catalogs.refreshed(&exchange.tenant.name, &tool.backend).await;
             let snapshot = catalogs.snapshot(&exchange.tenant).await;
             let tool = router::tool(&snapshot, exchange)?;
-            attempt(exchange, &tool, limits).await
+            attempt(exchange, &tool, limits, metrics).await
         }
         other => other,
     }
 }
 
-async fn attempt(exchange: &Exchange, tool: &Tool, limits: &Limits) -> Result<Reply<CallError>, CallError> {
+async fn attempt(
+    exchange: &Exchange,
+    tool: &Tool,
+    limits: &Limits,
+    metrics: &Arc<Metrics>,
+) -> Result<Reply<CallError>, CallError> {
     let call = &exchange.call;
     let arguments = call.params.member("arguments");
     check_mirrored(&tool.header_params, arguments.as_ref(), &call.mirrored)
@@ -72,8 +81,36 @@ async fn attempt(exchange: &Exchange, tool: &Tool, limits: &Limits) -> Result<Re
         Err(error) => stream::iter([Frame::End(Err(error))]).boxed(),
     });
     let capabilities = call.meta.capabilities.clone();
-    let frames: Frames<CallError> = frames.map(move |frame| finish(frame, &capabilities)).boxed();
+    let mut asked = Asked { metrics: metrics.clone(), began: Instant::now(), ended: Ended::Cancelled };
+    let frames: Frames<CallError> = frames.map(move |frame| finish(asked.hear(frame), &capabilities)).boxed();
     relay::settle(frames, call.accept.sse, limits.late_stream).await
+}
+
+/// One request to a backend, counted when it has ended or was given up.
+struct Asked {
+    metrics: Arc<Metrics>,
+    began: Instant,
+    ended: Ended,
+}
+
+impl Asked {
+    fn hear(&mut self, frame: Frame<BackendError>) -> Frame<BackendError> {
+        if let Frame::End(end) = &frame {
+            self.ended = match end {
+                Ok(Outcome::Result(_)) => Ended::Ok,
+                Ok(Outcome::Error(_)) => Ended::Error,
+                Err(BackendError::TimedOut { .. }) => Ended::TimedOut,
+                Err(_) => Ended::Failed,
+            };
+        }
+        frame
+    }
+}
+
+impl Drop for Asked {
+    fn drop(&mut self) {
+        self.metrics.upstream(self.ended, self.began.elapsed());
+    }
 }
 
 /// A frame as the client gets it.

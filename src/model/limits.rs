@@ -35,6 +35,8 @@ pub struct Limits {
     pub late_stream: Duration,
     /// Silence after which a stream gets a comment.
     pub keep_alive: Duration,
+    /// Progress that may wait for a slow reader of one stream; older gives way to newer.
+    pub stream_bytes: usize,
     /// `ttlMs` of lists.
     pub list_ttl: Duration,
     /// Longest answer, or one SSE event, of a backend.
@@ -102,6 +104,7 @@ impl Default for Limits {
             page_size: 500,
             late_stream: seconds(20),
             keep_alive: seconds(15),
+            stream_bytes: 256 << 10,
             list_ttl: seconds(60),
             upstream_bytes: 4 << 20,
             upstream_calls: 512,

@@ -1,8 +1,10 @@
 //! From frames to an answer: one JSON object while that is possible, else a stream that a slow
 //! reader cannot make grow.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::Mutex;
+use std::sync::MutexGuard;
 use std::sync::PoisonError;
 use std::time::Duration;
 
@@ -51,60 +53,94 @@ pub async fn settle<E: Send + 'static>(
     }
 }
 
-/// What waits for the client to read it: at most one progress and one end, whatever arrives.
-#[derive(Default)]
+/// What waits for the client to read it: progress within a bound, and one end, whatever arrives.
 struct Mailbox {
     slots: Mutex<Slots>,
     changed: Notify,
+    most: usize,
 }
 
 #[derive(Default)]
 struct Slots {
-    progress: Option<Json>,
+    progress: VecDeque<Json>,
+    bytes: usize,
     end: Option<Json>,
 }
 
 impl Mailbox {
-    fn put(&self, fill: impl FnOnce(&mut Slots)) {
-        fill(&mut self.slots.lock().unwrap_or_else(PoisonError::into_inner));
+    fn new(most: usize) -> Self {
+        Self { slots: Mutex::default(), changed: Notify::new(), most }
+    }
+
+    fn slots(&self) -> MutexGuard<'_, Slots> {
+        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps a progress. Where it does not fit, the oldest ones go: the newest says it all.
+    fn progressed(&self, json: Json) {
+        let mut slots = self.slots();
+        slots.bytes += json.bytes().len();
+        slots.progress.push_back(json);
+        while slots.bytes > self.most && slots.progress.len() > 1 {
+            let oldest = slots.progress.pop_front().map_or(0, |json| json.bytes().len());
+            slots.bytes -= oldest;
+        }
+        drop(slots);
+        self.changed.notify_one();
+    }
+
+    fn ended(&self, json: Json) {
+        self.slots().end = Some(json);
         self.changed.notify_one();
     }
 
     /// The next message and whether it is the last.
     fn take(&self) -> Option<(Json, bool)> {
-        let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
-        let progress = slots.progress.take().map(|json| (json, false));
-        progress.or_else(|| slots.end.take().map(|json| (json, true)))
+        let mut slots = self.slots();
+        if let Some(json) = slots.progress.pop_front() {
+            slots.bytes -= json.bytes().len();
+            return Some((json, false));
+        }
+        slots.end.take().map(|json| (json, true))
     }
 }
 
+/// What a stream may cost beside its connection.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    /// Silence after which the client gets a comment.
+    pub keep_alive: Duration,
+    /// Bytes of progress that may wait for the client.
+    pub buffer: usize,
+}
+
 /// Writes frames as SSE. The frames are read as they arrive, however slowly the client reads:
-/// progress is coalesced, the end is never dropped. `render` makes the final message.
+/// old progress gives way to new, the end is never dropped. `render` makes the final message.
 ///
 /// # Cancel safety
 /// Dropping the stream stops the reading of `frames` and drops them.
 pub fn write<E: Send + 'static>(
     mut frames: Frames<E>,
     render: impl FnOnce(Option<Result<Outcome, E>>) -> Json + Send + 'static,
-    keep_alive: Duration,
+    bounds: Bounds,
     tasks: &TaskTracker,
 ) -> impl Stream<Item = Bytes> + Send + 'static {
-    let mailbox = Arc::new(Mailbox::default());
+    let mailbox = Arc::new(Mailbox::new(bounds.buffer));
     let cancel = CancellationToken::new();
     let (inbox, stop) = (mailbox.clone(), cancel.clone());
     let read = async move {
         let end = loop {
             match frames.next().await {
-                Some(Frame::Progress(json)) => inbox.put(|slots| slots.progress = Some(json)),
+                Some(Frame::Progress(json)) => inbox.progressed(json),
                 Some(Frame::End(end)) => break Some(end),
                 None => break None,
             }
         };
-        inbox.put(|slots| slots.end = Some(render(end)));
+        inbox.ended(render(end));
     };
     tasks.spawn(async move { stop.run_until_cancelled(read).map(drop).await });
     let state = Writer { mailbox, ended: false, _cancel: cancel.drop_guard() };
-    stream::unfold(state, move |state| state.next(keep_alive))
+    stream::unfold(state, move |state| state.next(bounds.keep_alive))
 }
 
 struct Writer {

@@ -2,6 +2,7 @@
 
 pub mod metrics;
 pub mod request;
+pub mod trace;
 
 use std::thread;
 use std::time::Duration;
@@ -79,6 +80,9 @@ pub fn init(settings: &Telemetry) -> Result<Guard, TelemetryError> {
         .with(traces)
         .try_init()
         .map_err(TelemetryError::AlreadyRunning)?;
+    if provider.is_some() {
+        trace::exporting();
+    }
     Ok(Guard(provider))
 }
 

@@ -381,7 +381,7 @@ async fn token_mints_what_it_is_asked_for() {
         assert_eq!(plain[name], value);
     }
     assert_eq!(plain["exp"].as_u64().unwrap() - plain["iat"].as_u64().unwrap(), 3600);
-    let asked = "token --tenant acme --sub bob --client app --ttl 5 --count 3 --public-url https://gw.example:8443/ \
+    let asked = "token --tenant acme --sub bob --client app --ttl 5m --count 3 --public-url https://gw.example:8443/ \
                  --aud https://gw.example:8443/t/acme/mcp --scope";
     let mut arguments: Vec<&str> = asked.split_whitespace().collect();
     arguments.push("a b");
@@ -392,14 +392,22 @@ async fn token_mints_what_it_is_asked_for() {
     assert_eq!(all[2]["iss"], "https://gw.example:8443/dev-issuer");
     assert_eq!(all[2]["aud"], "https://gw.example:8443/t/acme/mcp");
     assert_eq!((&all[2]["scope"], &all[2]["client_id"]), (&"a b".into(), &"app".into()));
+    for (audience, issuer) in [
+        ("https://gw.example:8443/t/acme/mcp", "https://gw.example:8443/dev-issuer"),
+        ("urn:gate", "http://127.0.0.1:8080/dev-issuer"),
+        ("gate", "http://127.0.0.1:8080/dev-issuer"),
+    ] {
+        let (_, out, _) = run(dir.path(), &["token", "--aud", audience], &[]).await;
+        assert_eq!((&claims(&out)["aud"], &claims(&out)["iss"]), (&audience.into(), &issuer.into()));
+    }
     for (arguments, said) in [
         (["--tenant", "No One"], "error: --tenant: a name starts with a lower-case letter"),
         (["--public-url", "http://x/y"], "error: --public-url: expected a scheme and an authority"),
         (["--public-url", "mailto:x@y"], "error: --public-url: expected a scheme and an authority"),
         (["--public-url", "x"], "error: invalid value 'x' for '--public-url <URL>'"),
-        (["--ttl", "0"], "error: invalid value '0' for '--ttl <SECONDS>'"),
+        (["--ttl", "0s"], "error: invalid value '0s' for '--ttl <TIME>': expected a time such as `30s`"),
         (["--count", "0"], "error: invalid value '0' for '--count <NUMBER>'"),
-        (["--ttl", "soon"], "error: invalid value 'soon' for '--ttl <SECONDS>'"),
+        (["--ttl", "soon"], "error: invalid value 'soon' for '--ttl <TIME>'"),
     ] {
         let (code, out, error) = run(dir.path(), &["token", arguments[0], arguments[1]], &[]).await;
         assert_eq!((code, out.as_str()), (Some(2), ""), "{arguments:?}");
@@ -435,7 +443,7 @@ async fn help_names_every_command_and_option() {
                 "--tenant <NAME>",
                 "--scope <SCOPES>",
                 "--aud <URL>",
-                "--ttl <SECONDS>",
+                "--ttl <TIME>",
                 "--count <NUMBER>",
                 "--public-url <URL>",
                 "--data-dir <DIR>",

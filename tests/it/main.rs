@@ -9,4 +9,7 @@ mod harness;
 mod identity;
 mod ladder;
 mod observe;
+mod peers;
+#[path = "../clients/rmcp.rs"]
+mod rmcp_client;
 mod tenants;

@@ -118,6 +118,12 @@ pub struct Peers {
 }
 
 impl Peers {
+    /// Where `scripts/peers` installs.
+    pub fn dir() -> PathBuf {
+        let named = std::env::var("FONDACO_PEERS_DIR").unwrap_or_else(|_| "target/peers".to_owned());
+        root().join(named)
+    }
+
     /// Reads what `scripts/peers` wrote.
     pub fn find() -> Self {
         let dir =
