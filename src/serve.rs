@@ -43,16 +43,16 @@ pub enum StartError {
     #[error("cannot listen on {0}: {1}")]
     Listen(SocketAddr, std::io::Error),
     /// The outbound client.
-    #[error("cannot set up outbound connections: {0}")]
+    #[error("cannot set up outbound connections")]
     Egress(#[from] EgressError),
     /// A CA bundle.
     #[error("cannot read the CA bundle {0}: {1}")]
     Ca(PathBuf, std::io::Error),
     /// The key ring.
-    #[error("cannot open the key ring: {0}")]
+    #[error(transparent)]
     Keys(#[from] SealError),
     /// The development issuer.
-    #[error("cannot open the development issuer: {0}")]
+    #[error(transparent)]
     Issuer(#[from] DevIssuerError),
 }
 

@@ -294,6 +294,18 @@ async fn serve_refuses_what_is_not_safe_or_not_right() {
         assert_eq!((code, out.as_str()), (Some(2), ""), "{error}");
         assert!(error.ends_with('\n') && error.contains(said), "{error}");
     }
+    std::fs::create_dir(dir.path().join("data")).unwrap();
+    std::fs::write(dir.path().join("data/keyring"), "x").unwrap();
+    for (data, said) in [
+        (
+            "/dev/null",
+            "error: the key ring /dev/null/keyring cannot be used: Not a directory (os error 20)\n",
+        ),
+        ("data", "error: data/keyring can be read by others; `chmod 600` it\n"),
+    ] {
+        let (code, _, error) = run(dir.path(), &good, &[any[0], any[1], ("FONDACO_DATA_DIR", data)]).await;
+        assert_eq!((code, error.as_str()), (Some(1), said));
+    }
     let clear = [any[1], open[0], ("FONDACO_PUBLIC_URL", "http://mcp.example.com")];
     let (code, _, error) = run(dir.path(), &good, &clear).await;
     assert!(code == Some(2) && error.contains("clear text"), "{error}");
