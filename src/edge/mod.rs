@@ -1,7 +1,7 @@
-//! The edge: bytes in, one proven HTTP request out (steps 1 to 4 and 7 of the ladder).
+//! The edge: bytes in, one proven HTTP request out (steps 1 to 4 of the ladder).
 //!
-//! [`accept`] owns sockets, time and drain; [`framing`] is step 1, [`origin`] steps 2 and 3,
-//! [`body`] step 7. What they refuse is an [`EdgeError`]; its status is `respond`'s business.
+//! [`accept`] owns sockets, time and drain; [`framing`] is step 1, [`origin`] steps 2 and 3;
+//! `stream::body` is step 7. What they refuse is an [`EdgeError`]; its status is `respond`'s business.
 
 pub mod accept;
 pub mod discovery;
