@@ -33,6 +33,7 @@ use crate::model::endpoint::Issuer;
 use crate::model::endpoint::Owner;
 use crate::model::endpoint::Trust;
 use crate::model::limits::Limits;
+use crate::telemetry::metrics::Metrics;
 
 /// Authenticates requests, with the issuers' keys and the tokens that were verified at hand.
 pub struct Authenticator {
@@ -40,18 +41,20 @@ pub struct Authenticator {
     verified: Cache<[u8; 32], Arc<Caller>>,
     clock: Clock,
     token_bytes: usize,
+    metrics: Arc<Metrics>,
 }
 
 impl Authenticator {
     /// An authenticator that knows no keys yet: each issuer's are fetched when first needed.
-    pub fn new(egress: Egress, clock: Clock, limits: &Limits) -> Self {
+    pub fn new(egress: Egress, clock: Clock, limits: &Limits, metrics: Arc<Metrics>) -> Self {
         let verified = Cache::builder()
             .weigher(|_, caller: &Arc<Caller>| weight(caller))
             .max_capacity(limits.token_cache as u64)
             // As long as a key lives between two refreshes: a withdrawn key's tokens end with it.
             .time_to_live(limits.keys_refresh)
             .build();
-        Self { keys: KeyStore::new(egress, limits), verified, clock, token_bytes: limits.token_bytes }
+        let keys = KeyStore::new(egress, limits, metrics.clone());
+        Self { keys, verified, clock, token_bytes: limits.token_bytes, metrics }
     }
 
     /// Who sends these headers to this endpoint. Waits for the network only where the token's
@@ -67,7 +70,9 @@ impl Authenticator {
         let token = bearer::token(headers, self.token_bytes)?;
         let digest = digest_of(token, endpoint);
         let fresh = |caller: &Arc<Caller>| self.clock.now() < caller.expires_at;
-        if let Some(caller) = self.verified.get(&digest).filter(fresh) {
+        let known = self.verified.get(&digest).filter(fresh);
+        self.metrics.token_cache(known.is_some());
+        if let Some(caller) = known {
             return Ok(caller);
         }
         let caller = Arc::new(self.verify(token, endpoint).await?);

@@ -651,7 +651,7 @@ async fn a_swapped_mount_is_seen() {
     let path = dir.path().join("tenants.yaml");
     std::os::unix::fs::symlink("..data/tenants.yaml", &path).unwrap();
     let (tenants, shutdown) = (Arc::new(open(&path)), CancellationToken::new());
-    let watch = tokio::spawn(Arc::clone(&tenants).watch(shutdown.clone()));
+    let watch = tokio::spawn(Arc::clone(&tenants).watch(Arc::default(), shutdown.clone()));
     write("2", "tenants: {beta: {}}");
     let seen = async {
         while tenants.current().tenant(&name("beta")).is_none() {

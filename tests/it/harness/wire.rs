@@ -236,3 +236,70 @@ impl Open {
         }
     }
 }
+
+/// A connection that is kept from one request to the next.
+pub struct Connection {
+    stream: TcpStream,
+    unread: Vec<u8>,
+}
+
+impl Connection {
+    /// Connects.
+    pub async fn open(addr: SocketAddr) -> Self {
+        let stream = TcpStream::connect(addr).await.unwrap();
+        stream.set_nodelay(true).unwrap();
+        Self { stream, unread: Vec::new() }
+    }
+
+    /// Sends these bytes; whether the other side still took them.
+    pub async fn send(&mut self, bytes: impl AsRef<[u8]>) -> bool {
+        self.stream.write_all(bytes.as_ref()).await.is_ok()
+    }
+
+    /// The next answer, a 1xx too; status 0 if the connection has ended.
+    pub async fn answer(&mut self) -> Answer {
+        let mut answer = self.head().await;
+        let length = answer.header("content-length").map_or(0, |length| length.parse().unwrap());
+        if answer.header("transfer-encoding").is_some() {
+            while !self.unread.ends_with(b"0\r\n\r\n") && self.read().await {}
+            answer.body = unchunk(&std::mem::take(&mut self.unread));
+            return answer;
+        }
+        while self.unread.len() < length && self.read().await {}
+        let rest = self.unread.split_off(length.min(self.unread.len()));
+        answer.body = std::mem::replace(&mut self.unread, rest);
+        answer
+    }
+
+    /// The next answer's head alone, as after a `HEAD` or for a stream.
+    pub async fn head(&mut self) -> Answer {
+        loop {
+            if let Some(end) = self.unread.windows(4).position(|w| w == b"\r\n\r\n") {
+                let rest = self.unread.split_off(end + 4);
+                return parse(&std::mem::replace(&mut self.unread, rest));
+            }
+            if !self.read().await {
+                return Answer { status: 0, headers: Vec::new(), body: std::mem::take(&mut self.unread) };
+            }
+        }
+    }
+
+    /// Whether nothing at all comes within `time`, and the connection stays open.
+    pub async fn is_silent(&mut self, time: Duration) -> bool {
+        self.unread.is_empty() && tokio::time::timeout(time, self.read()).await.is_err()
+    }
+
+    /// Whether the other side closes, within 10 s and without another byte.
+    pub async fn is_closed(&mut self) -> bool {
+        self.unread.is_empty() && !self.read_within(Duration::from_secs(10)).await
+    }
+
+    async fn read(&mut self) -> bool {
+        self.read_within(Duration::from_secs(30)).await
+    }
+
+    async fn read_within(&mut self, time: Duration) -> bool {
+        let read = tokio::time::timeout(time, self.stream.read_buf(&mut self.unread)).await;
+        read.unwrap_or_else(|_| panic!("nothing came within {time:?}")).is_ok_and(|read| read > 0)
+    }
+}
