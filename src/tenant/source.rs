@@ -44,6 +44,8 @@ pub struct Sources {
     pub file: Option<PathBuf>,
     /// Where `{env: NAME}` secrets are.
     pub env: Environment,
+    /// Where the gateway keeps its own keys: no tenant's secret may come from there.
+    pub own_dir: Option<PathBuf>,
 }
 
 /// The tenants of this process, always the last good ones.
@@ -83,6 +85,7 @@ impl Sources {
             built_in: None,
             file: settings.tenants.clone(),
             env: Arc::new(|name| std::env::var(name).ok()),
+            own_dir: Some(settings.data_dir.clone()),
         }
     }
 
@@ -96,7 +99,7 @@ impl Sources {
     }
 
     fn parse(&self, text: Option<io::Result<String>>, known: &Secrets) -> Result<Loaded, Report> {
-        let mut loader = Loader::new(&self.public, &self.env, known);
+        let mut loader = Loader::new(&self.public, &self.env, known, self.own_dir.as_deref());
         if let Some(built_in) = &self.built_in {
             loader.layer(built_in, "built-in tenants");
         }

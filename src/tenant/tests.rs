@@ -75,7 +75,7 @@ fn env() -> Environment {
 
 fn load(text: &str) -> Result<Loaded, Report> {
     let (public, env, known) = (public(), env(), Secrets::default());
-    let mut loader = Loader::new(&public, &env, &known);
+    let mut loader = Loader::new(&public, &env, &known, None);
     loader.layer(text, "tenants.yaml");
     loader.finish()
 }
@@ -552,7 +552,7 @@ fn callers_reach_their_own_tenant_alone() {
 fn files_lie_over_built_in_tenants() {
     let (public, env, known) = (public(), env(), Secrets::default());
     let both = |text: &str| {
-        let mut loader = Loader::new(&public, &env, &known);
+        let mut loader = Loader::new(&public, &env, &known, None);
         loader.layer(
             "issuers: [{issuer: https://dev.example, tenant_claim: tenant}]\ntenants: {demo: {}}\n",
             "built-in",
@@ -569,7 +569,13 @@ fn files_lie_over_built_in_tenants() {
 }
 
 fn open(path: &Path) -> Tenants {
-    let sources = Sources { public: public(), built_in: None, file: Some(path.to_owned()), env: env() };
+    let sources = Sources {
+        public: public(),
+        built_in: None,
+        file: Some(path.to_owned()),
+        env: env(),
+        own_dir: path.parent().map(|dir| dir.join("data")),
+    };
     Tenants::open(sources).unwrap_or_else(|report| panic!("{report}"))
 }
 
@@ -600,6 +606,32 @@ fn a_broken_file_leaves_the_last_good_one() {
     let same =
         |tenant| Arc::ptr_eq(&first.tenant(&name(tenant)).unwrap(), &second.tenant(&name(tenant)).unwrap());
     assert!(same("acme") && !same("beta"));
+}
+
+#[test]
+fn the_gateways_own_keys_and_settings_are_no_tenants_secrets() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::create_dir(dir.path().join("data")).unwrap();
+    std::fs::write(dir.path().join("data/keyring"), "key\n").unwrap();
+    std::os::unix::fs::symlink("data/keyring", dir.path().join("link")).unwrap();
+    let path = dir.path().join("tenants.yaml");
+    for (secret, said) in [
+        ("{file: data/keyring}", "this file is the gateway's own"),
+        ("{file: link}", "this file is the gateway's own"),
+        ("{file: data/../data/keyring}", "this file is the gateway's own"),
+        ("{env: FONDACO_KEYS__RING}", "this variable is the gateway's own"),
+    ] {
+        std::fs::write(&path, format!("tenants: {{acme: {{secrets: {{t: {secret}}}}}}}\n")).unwrap();
+        let sources = Sources {
+            public: public(),
+            built_in: None,
+            file: Some(path.clone()),
+            env: Arc::new(|_| Some("value".to_owned())),
+            own_dir: Some(dir.path().join("data")),
+        };
+        let report = sources.load(&Secrets::default()).map(|_| ()).unwrap_err().to_string();
+        assert!(report.contains(said), "{secret}: {report}");
+    }
 }
 
 #[test]
