@@ -609,6 +609,18 @@ fn a_broken_file_leaves_the_last_good_one() {
 }
 
 #[test]
+fn the_example_of_the_reference_page_loads() {
+    let page = include_str!("../../docs/reference/tenants.md");
+    let example = page.split("```yaml\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("tenants.yaml");
+    std::fs::write(dir.path().join("crm-token"), "token\n").unwrap();
+    std::fs::write(&path, example).unwrap();
+    let acme = open(&path).current().tenant(&name("acme")).unwrap();
+    assert_eq!(acme.backends.len(), 1);
+}
+
+#[test]
 fn the_gateways_own_keys_and_settings_are_no_tenants_secrets() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::create_dir(dir.path().join("data")).unwrap();
