@@ -24,7 +24,7 @@ use tokio::task::JoinHandle;
 
 use crate::harness::wire;
 use crate::harness::wire::Answer;
-use crate::harness::wire::Open;
+use crate::harness::wire::Connection;
 
 /// A running gateway.
 pub struct Gateway {
@@ -177,9 +177,9 @@ impl Caller {
     }
 
     /// Begins a call on a connection of its own, with more members of `_meta`.
-    pub async fn open(&self, name: &str, meta: &str) -> Open {
-        let mut open = Open::connect(self.addr).await;
-        open.send(&self.path, &self.headers("tools/call", Some(name)), &call_text(name, meta)).await;
+    pub async fn open(&self, name: &str, meta: &str) -> Connection {
+        let mut open = Connection::open(self.addr).await;
+        open.post(&self.path, &self.headers("tools/call", Some(name)), &call_text(name, meta)).await;
         open
     }
 
