@@ -2,6 +2,8 @@
 //!
 //! spec: streamable-http, Server Behavior for Custom Headers
 
+use std::collections::HashMap;
+
 use http::HeaderName;
 use http::HeaderValue;
 
@@ -24,12 +26,12 @@ pub fn check_mirrored(
     arguments: Option<&Json>,
     headers: &[(HeaderName, HeaderValue)],
 ) -> Result<(), (String, Mismatch)> {
-    for param in params {
+    for (param, value) in params.iter().zip(values_of(params, arguments)) {
         let mut sent = headers.iter().filter(|(name, _)| *name == param.field).map(|(_, value)| value);
         let (header, repeated) = (sent.next(), sent.next().is_some());
         let verdict = match repeated {
             true => Err(Mismatch::Repeated),
-            false => check(param.kind, value_at(arguments, &param.path).as_ref(), header),
+            false => check(param.kind, value.as_ref(), header),
         };
         verdict.map_err(|problem| (param.header.clone(), problem))?;
     }
@@ -40,8 +42,8 @@ pub fn check_mirrored(
 ///
 /// spec: streamable-http, Value Encoding
 pub fn mint(params: &[HeaderParam], arguments: Option<&Json>) -> Vec<(HeaderName, HeaderValue)> {
-    let minted = params.iter().filter_map(|param| {
-        let value = value_at(arguments, &param.path)?;
+    let minted = params.iter().zip(values_of(params, arguments)).filter_map(|(param, value)| {
+        let value = value?;
         let text = match param.kind {
             ParamKind::String => value.string()?,
             ParamKind::Boolean => value.boolean()?.to_string(),
@@ -82,13 +84,33 @@ fn fits(kind: ParamKind, value: &Json) -> bool {
     }
 }
 
-/// The value at exactly this path, if it is there and not `null`.
-fn value_at(arguments: Option<&Json>, path: &[String]) -> Option<Json> {
-    let mut value = arguments?.clone();
-    for key in path {
-        value = value.member(key)?;
+/// The value at exactly each parameter's path, if it is there and not `null`.
+fn values_of(params: &[HeaderParam], arguments: Option<&Json>) -> Vec<Option<Json>> {
+    let mut found = vec![None; params.len()];
+    if let Some(arguments) = arguments {
+        let sought = params.iter().map(|param| &param.path[..]).enumerate().collect();
+        find(arguments, sought, &mut found);
     }
-    (value.kind() != Kind::Null).then_some(value)
+    found
+}
+
+/// Finds what lies at these paths, each with its place in `found`. Every object is walked once,
+/// however many paths lead through it. Paths are as deep as a schema may be.
+fn find(value: &Json, sought: Vec<(usize, &[String])>, found: &mut [Option<Json>]) {
+    let mut below: HashMap<&str, Vec<(usize, &[String])>> = HashMap::new();
+    for (place, path) in sought {
+        match path.split_first() {
+            Some((key, rest)) => below.entry(key).or_default().push((place, rest)),
+            None => found[place] = Some(value.clone()).filter(|value| value.kind() != Kind::Null),
+        }
+    }
+    let mut members = value.members();
+    while !below.is_empty() {
+        let Some((key, member)) = members.next() else { return };
+        if let Some(sought) = below.remove(&*key) {
+            find(&member, sought, found);
+        }
+    }
 }
 
 fn integer_of(value: &Json) -> Option<Integer> {
