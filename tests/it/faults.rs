@@ -372,8 +372,11 @@ async fn huge_arguments_hold_nobody_up() {
         tick();
         let (stall, took) = (longest.get(), began.elapsed());
         // Without optimisation, and on a busy machine, only the proportion tells: most of the time
-        // is the check, and the check is elsewhere.
-        let most = if cfg!(debug_assertions) { took * 3 / 4 } else { Duration::from_millis(100) };
+        // is the check, and the check is elsewhere. Where there is little to check, reading is most.
+        let most = match cfg!(debug_assertions) {
+            true => (took * 3 / 4).max(Duration::from_millis(400)),
+            false => Duration::from_millis(100),
+        };
         assert!(stall < most, "{what}: nothing else could run for {stall:?} of {took:?}");
         assert_eq!(answer.result()["isError"], true, "{}", answer.text());
     }

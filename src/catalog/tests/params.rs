@@ -264,3 +264,26 @@ fn arguments_are_walked_once_for_all_parameters() {
     let gone = super::json(r#"{"in":{"deep":7,"p1":"x"},"deep":{"p1":"x"},"p1":"x"}"#);
     assert_eq!(mint(&params, Some(&gone)), []);
 }
+
+#[test]
+fn keys_that_differ_in_case_only_are_refused() {
+    let params = [
+        param("Region", ParamKind::String, &["region"]),
+        param("Task", ParamKind::String, &["in", "Task-\u{e9}"]),
+    ];
+    for (arguments, header) in [
+        (r#"{"region":"eu","Region":"us"}"#, Some("Mcp-Param-Region")),
+        (r#"{"REGION":"us","region":"eu"}"#, Some("Mcp-Param-Region")),
+        (r#"{"regi\u004fn":"us"}"#, Some("Mcp-Param-Region")),
+        (r#"{"in":{},"IN":{}}"#, Some("Mcp-Param-Task")),
+        (r#"{"in":{"tA\u017fK-\u00c9":"a"}}"#, Some("Mcp-Param-Task")),
+        (r#"{"in":{"ta\u017f\u212a-é":null}}"#, Some("Mcp-Param-Task")),
+        (r#"{"in":{"Region":"us","Task-e":1},"regions":1,"other":{"Region":1}}"#, None),
+        (r#"{"Other":{"REGION":1},"in":[{"IN":1}]}"#, None),
+    ] {
+        let arguments = super::json(arguments);
+        let verdict = check_mirrored(&params, Some(&arguments), &mint(&params, Some(&arguments)));
+        let expected = header.map_or(Ok(()), |header| Err((header.to_owned(), Mismatch::Twin)));
+        assert_eq!(verdict, expected, "{arguments:?}");
+    }
+}
