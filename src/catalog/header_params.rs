@@ -17,6 +17,9 @@ const NAME_BYTES: usize = 128;
 /// Most arguments of one tool that are mirrored.
 const MOST: usize = 64;
 
+/// Longest path to one of them, in keys: each is a walk over what lies there.
+const PATH_KEYS: usize = 16;
+
 /// Longest path to one of them, its keys together.
 const PATH_BYTES: usize = 1024;
 
@@ -99,8 +102,8 @@ pub enum ParamProblem {
     /// Over [`MOST`].
     #[error("it has more than {MOST} `x-mcp-header`")]
     Many,
-    /// Over [`PATH_BYTES`].
-    #[error("the keys that lead to the `x-mcp-header` {0:?} are longer than {PATH_BYTES} bytes")]
+    /// Over [`PATH_KEYS`] or [`PATH_BYTES`].
+    #[error("more than {PATH_KEYS} keys, or {PATH_BYTES} bytes of them, lead to the `x-mcp-header` {0:?}")]
     Far(String),
     /// An integer beyond 2^53 - 1.
     #[error("the `x-mcp-header` {0:?} is on an integer beyond 2^53 - 1")]
@@ -182,7 +185,7 @@ fn param(name: &Value, members: &Map<String, Value>, path: &[String]) -> Result<
     if path.is_empty() {
         return Err(ParamProblem::Unreachable);
     }
-    if path.iter().map(String::len).sum::<usize>() > PATH_BYTES {
+    if path.len() > PATH_KEYS || path.iter().map(String::len).sum::<usize>() > PATH_BYTES {
         return Err(ParamProblem::Far(shown()));
     }
     let folded: String = name.chars().filter(|c| !matches!(c, '-' | '_')).collect();

@@ -111,7 +111,7 @@ impl Found {
     }
 
     /// Finds what lies at these paths. Every object is walked once, however many paths lead
-    /// through it. Paths are as deep as a schema may be.
+    /// through it. Paths are short: `header_params` bounds them.
     fn find(&mut self, value: &Json, sought: Vec<Sought<'_>>) {
         let mut below: HashMap<&str, Vec<Sought<'_>>> = HashMap::new();
         let mut folded = HashMap::new();

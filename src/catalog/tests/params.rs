@@ -242,7 +242,13 @@ fn a_tool_mirrors_so_many_arguments() {
     let far =
         |bytes: usize| json!({"properties": {"k".repeat(bytes): {"type": "string", "x-mcp-header": "A"}}});
     assert_eq!(names(far(1_024)).unwrap().len(), 1);
-    assert!(names(far(1_025)).unwrap_err().contains("longer than 1024 bytes"));
+    assert!(names(far(1_025)).unwrap_err().contains("or 1024 bytes of them"));
+    let deep = |levels: usize| {
+        let inner = json!({"type": "string", "x-mcp-header": "A"});
+        (0..levels).fold(inner, |inner, _| json!({"properties": {"k": inner}}))
+    };
+    assert_eq!(names(deep(16)).unwrap().len(), 1);
+    assert!(names(deep(17)).unwrap_err().contains("more than 16 keys"));
 }
 
 #[test]
