@@ -40,14 +40,12 @@ use crate::stream::relay;
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::metrics::Outcome as Ended;
 
-/// Arguments from this size on are not checked between other requests.
-const LARGE_BYTES: usize = 64 << 10;
-
-/// How many of those are checked at a time: read into values, 4 MiB of text can weigh 100.
-static LARGE_CHECKS: Semaphore = Semaphore::const_new(2);
+/// How many checks that may take long are made at a time: arguments of 4 MiB can weigh tens of them
+/// while they are checked.
+static SLOW_CHECKS: Semaphore = Semaphore::const_new(2);
 
 /// Whose turn it is among the checks of one tenant, for each that has some: a tenant waits for
-/// its own first, so that it takes one of [`LARGE_CHECKS`] at a time and others get the next.
+/// its own first, so that it takes one of [`SLOW_CHECKS`] at a time and others get the next.
 static TURNS: LazyLock<Mutex<HashMap<TenantName, Weak<Semaphore>>>> = LazyLock::new(Mutex::default);
 
 /// Most capabilities that a backend's error may name as required.
@@ -146,15 +144,15 @@ async fn check(
     validator: &Arc<Validator>,
     arguments: Option<&Json>,
 ) -> Result<(), String> {
-    let Some(large) = arguments.filter(|arguments| arguments.bytes().len() >= LARGE_BYTES) else {
+    let Some(slow) = arguments.filter(|arguments| validator.is_slow(arguments)) else {
         return validator.check(arguments);
     };
     let turn = turn(tenant).acquire_owned().await;
-    let slot = LARGE_CHECKS.acquire().await;
-    let (validator, large) = (validator.clone(), large.clone());
+    let slot = SLOW_CHECKS.acquire().await;
+    let (validator, arguments) = (validator.clone(), slow.clone());
     let checking = tokio::task::spawn_blocking(move || {
         let _until_done = (turn, slot);
-        validator.check(Some(&large))
+        validator.check(Some(&arguments))
     });
     match checking.await.map_err(JoinError::try_into_panic) {
         Ok(verdict) => verdict,

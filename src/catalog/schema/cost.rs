@@ -24,6 +24,9 @@ const BYTES: usize = 32;
 /// worst about a tenth of a second.
 const MATCHING: u64 = 1 << 30;
 
+/// What of it takes so little time that other requests may wait for it.
+const FAST: u64 = MATCHING / 32;
+
 /// The work that one part of a value makes, by how deep it lies.
 pub(super) struct Cost {
     /// For each value.
@@ -77,6 +80,13 @@ impl Cost {
         let mut left = Left { looks: most, matching: MATCHING };
         self.spend(value, 0, &mut left)?;
         Ok(most - left.looks)
+    }
+
+    /// Whether matching a text of so many bytes takes no more than some thousandths of a second,
+    /// wherever in the value it lies.
+    pub(super) fn matches_fast(&self, bytes: usize) -> bool {
+        let worst = self.matching.iter().max().unwrap_or(&0);
+        worst.saturating_mul(bytes as u64) <= FAST
     }
 
     fn spend(&self, value: &Value, depth: usize, left: &mut Left) -> Result<(), TooCostly> {

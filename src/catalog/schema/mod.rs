@@ -27,6 +27,9 @@ use crate::protocol::json::Json;
 /// Longest message about invalid arguments.
 const MESSAGE_BYTES: usize = 500;
 
+/// Arguments from this size on may take long to check.
+const LARGE_BYTES: usize = 64 << 10;
+
 /// Most values, and most work, of arguments for which it is said what is wrong with them: to say
 /// it, every complaint of every alternative is written down, one for each part of the value.
 const TOLD: (usize, u64) = (10_000, 50_000);
@@ -136,6 +139,12 @@ impl Judged {
 }
 
 impl Validator {
+    /// Whether [`Validator::check`] may take long enough to hold others up.
+    pub fn is_slow(&self, arguments: &Json) -> bool {
+        let bytes = arguments.bytes().len();
+        bytes >= LARGE_BYTES || !self.cost.matches_fast(bytes)
+    }
+
     /// Step 21: checks the arguments of a call; none are an empty object. The message says where
     /// and what, and shows nothing but the client's own input and the tool's schema.
     ///

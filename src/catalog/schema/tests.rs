@@ -306,7 +306,11 @@ fn matching_is_bounded_whatever_pattern_and_text_are() {
         }
         assert!(longest >= 1 << 10, "{schema}");
     }
+    let small = text(&format!(r#"{{"a":"{}"}}"#, &zeros_and_ones[..1 << 10]));
+    let often = json!({"allOf": (0..90).map(|_| json!({"pattern": "1[01]{350}[^01]"})).collect::<Vec<_>>()});
+    assert!(compile(&of(often)).unwrap().is_slow(&small), "a little text, many patterns");
     let sane = compile(&of(json!({"pattern": "^[A-Za-z0-9+/]*={0,2}$"}))).unwrap();
+    assert!(!sane.is_slow(&small));
     assert_eq!(sane.check(Some(&text(&format!(r#"{{"a":"{}"}}"#, "QUJD".repeat(200 << 10))))), Ok(()));
     let late = sane.check(Some(&text(&format!(r#"{{"a":"{}"}}"#, &zeros_and_ones[..(4 << 20) - 100]))));
     assert!(late.unwrap_err().contains("too much text to be matched"));
