@@ -177,6 +177,8 @@ impl Server {
 /// Forgets what belonged to tenants that are gone, after every change of the tenants.
 async fn follow(app: Arc<App>, stop: CancellationToken) {
     let mut changes = app.tenants.changes();
+    // Those of the start, too: who is gone later has to be known before.
+    changes.mark_changed();
     while let Some(Ok(())) = stop.run_until_cancelled(changes.changed()).await {
         let directory = app.tenants.current();
         app.catalogs.retain(&directory.tenants().cloned().collect::<Vec<_>>());

@@ -8,14 +8,13 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use jsonschema::PatternCache;
-
 use crate::backend::Backend;
 use crate::catalog::header_params;
 use crate::catalog::header_params::ParamProblem;
 use crate::catalog::names;
 use crate::catalog::names::NameProblem;
 use crate::catalog::schema::Judged;
+use crate::catalog::schema::Patterns;
 use crate::catalog::schema::SchemaProblem;
 use crate::catalog::text;
 use crate::catalog::tool::Remark;
@@ -28,7 +27,8 @@ use crate::protocol::json::Json;
 use crate::protocol::json::Kind;
 use crate::protocol::json::compose::Object;
 
-/// How much of the limit for one tool all tools of a backend may weigh together.
+/// How many times the limit of one tool's subschemas the schemas of all tools of a backend may weigh
+/// together, every value in them counted.
 const BACKEND_SHARE: usize = 50;
 
 /// Longest name in a remark.
@@ -70,7 +70,7 @@ pub enum Unfit {
     #[error(transparent)]
     Param(#[from] ParamProblem),
     /// The backend's tools together are over their limit.
-    #[error("the backend's tools have too many subschemas together")]
+    #[error("the backend's tools have too much in their schemas together")]
     Budget,
 }
 
@@ -82,7 +82,7 @@ pub fn admit(config: &tenant::Backend, live: &Arc<Backend>, limits: &Limits, lis
         config,
         live,
         limits,
-        patterns: PatternCache::new(),
+        patterns: Patterns::default(),
         left: limits.subschemas.saturating_mul(BACKEND_SHARE),
         names: HashSet::new(),
     };
@@ -113,7 +113,7 @@ struct Judge<'a> {
     config: &'a tenant::Backend,
     live: &'a Arc<Backend>,
     limits: &'a Limits,
-    patterns: PatternCache,
+    patterns: Patterns,
     left: usize,
     /// Public names that are taken.
     names: HashSet<Arc<str>>,
@@ -139,6 +139,7 @@ impl Judge<'_> {
             let judged =
                 Judged::new(&output, self.limits).map_err(|why| Unfit::Schema("outputSchema", why))?;
             header_params::refuse_any(judged.schema())?;
+            self.left = self.left.checked_sub(judged.weight).ok_or(Unfit::Budget)?;
         }
         let unfit = |why| Unfit::Schema("inputSchema", why);
         let input = raw.member("inputSchema").ok_or(unfit(SchemaProblem::NotObject))?;
@@ -149,7 +150,7 @@ impl Judge<'_> {
         }
         let header_params = header_params::extract(judged.schema())?;
         self.left = self.left.checked_sub(judged.weight).ok_or(Unfit::Budget)?;
-        let validator = Arc::new(judged.compile(&self.patterns).map_err(unfit)?);
+        let validator = Arc::new(judged.compile(&mut self.patterns).map_err(unfit)?);
         let (descriptor, cleaned) = describe(raw, &public, self.limits.description_bytes);
         self.names.insert(public.clone());
         let tool = Tool {

@@ -14,6 +14,15 @@ const PREFIX: &str = "Mcp-Param-";
 /// Longest name of a mirror.
 const NAME_BYTES: usize = 128;
 
+/// Most arguments of one tool that are mirrored.
+const MOST: usize = 64;
+
+/// Longest path to one of them, in keys: each is a walk over what lies there.
+const PATH_KEYS: usize = 16;
+
+/// Longest path to one of them, its keys together.
+const PATH_BYTES: usize = 1024;
+
 /// Largest integer that every JSON number type holds.
 const SAFE_INTEGER: f64 = 9_007_199_254_740_991.0;
 
@@ -90,6 +99,12 @@ pub enum ParamProblem {
     /// A name that must not be mirrored.
     #[error("the `x-mcp-header` {0:?} names something that must not be mirrored")]
     Sensitive(String),
+    /// Over [`MOST`].
+    #[error("it has more than {MOST} `x-mcp-header`")]
+    Many,
+    /// Over [`PATH_KEYS`] or [`PATH_BYTES`].
+    #[error("more than {PATH_KEYS} keys, or {PATH_BYTES} bytes of them, lead to the `x-mcp-header` {0:?}")]
+    Far(String),
     /// An integer beyond 2^53 - 1.
     #[error("the `x-mcp-header` {0:?} is on an integer beyond 2^53 - 1")]
     Unsafe(String),
@@ -120,6 +135,9 @@ pub fn refuse_any(schema: &Value) -> Result<(), ParamProblem> {
 fn reach(schema: &Value, path: &mut Vec<String>, params: &mut Vec<HeaderParam>) -> Result<(), ParamProblem> {
     let Value::Object(members) = schema else { return Ok(()) };
     if let Some(name) = members.get(KEYWORD) {
+        if params.len() >= MOST {
+            return Err(ParamProblem::Many);
+        }
         params.push(param(name, members, path)?);
     }
     elsewhere(schema, true)?;
@@ -166,6 +184,9 @@ fn param(name: &Value, members: &Map<String, Value>, path: &[String]) -> Result<
     }
     if path.is_empty() {
         return Err(ParamProblem::Unreachable);
+    }
+    if path.len() > PATH_KEYS || path.iter().map(String::len).sum::<usize>() > PATH_BYTES {
+        return Err(ParamProblem::Far(shown()));
     }
     let folded: String = name.chars().filter(|c| !matches!(c, '-' | '_')).collect();
     if SENSITIVE.contains(&&*folded.to_ascii_lowercase()) {

@@ -2,6 +2,9 @@
 //!
 //! spec: streamable-http, Server Behavior for Custom Headers
 
+use std::collections::HashMap;
+use std::collections::HashSet;
+
 use http::HeaderName;
 use http::HeaderValue;
 
@@ -18,18 +21,23 @@ const MOST_ZEROS: usize = 308;
 
 /// Checks that each mirrored argument is in its header, once and equal, and that an argument that
 /// is `null` or missing is in none. Headers of no parameter are not looked at. An argument of the
-/// wrong type that was not mirrored is left to the schema.
+/// wrong type that was not mirrored is left to the schema. A key that differs from one on the way
+/// to a mirrored argument in case only is refused: some backends read either for the other.
 pub fn check_mirrored(
     params: &[HeaderParam],
     arguments: Option<&Json>,
     headers: &[(HeaderName, HeaderValue)],
 ) -> Result<(), (String, Mismatch)> {
-    for param in params {
+    let found = Found::of(params, arguments);
+    if let Some(param) = found.twin.and_then(|place| params.get(place)) {
+        return Err((param.header.clone(), Mismatch::Twin));
+    }
+    for (param, value) in params.iter().zip(found.values) {
         let mut sent = headers.iter().filter(|(name, _)| *name == param.field).map(|(_, value)| value);
         let (header, repeated) = (sent.next(), sent.next().is_some());
         let verdict = match repeated {
             true => Err(Mismatch::Repeated),
-            false => check(param.kind, value_at(arguments, &param.path).as_ref(), header),
+            false => check(param.kind, value.as_ref(), header),
         };
         verdict.map_err(|problem| (param.header.clone(), problem))?;
     }
@@ -40,8 +48,8 @@ pub fn check_mirrored(
 ///
 /// spec: streamable-http, Value Encoding
 pub fn mint(params: &[HeaderParam], arguments: Option<&Json>) -> Vec<(HeaderName, HeaderValue)> {
-    let minted = params.iter().filter_map(|param| {
-        let value = value_at(arguments, &param.path)?;
+    let minted = params.iter().zip(Found::of(params, arguments).values).filter_map(|(param, value)| {
+        let value = value?;
         let text = match param.kind {
             ParamKind::String => value.string()?,
             ParamKind::Boolean => value.boolean()?.to_string(),
@@ -82,13 +90,57 @@ fn fits(kind: ParamKind, value: &Json) -> bool {
     }
 }
 
-/// The value at exactly this path, if it is there and not `null`.
-fn value_at(arguments: Option<&Json>, path: &[String]) -> Option<Json> {
-    let mut value = arguments?.clone();
-    for key in path {
-        value = value.member(key)?;
+/// What the arguments have for each parameter.
+struct Found {
+    /// The value at exactly its path, if it is there and not `null`.
+    values: Vec<Option<Json>>,
+    /// A parameter with a key beside its path that differs from it in case only.
+    twin: Option<usize>,
+}
+
+/// A parameter's place and the rest of its path.
+type Sought<'p> = (usize, &'p [String]);
+
+impl Found {
+    fn of(params: &[HeaderParam], arguments: Option<&Json>) -> Self {
+        let mut found = Self { values: vec![None; params.len()], twin: None };
+        if let Some(arguments) = arguments {
+            found.find(arguments, params.iter().map(|param| &param.path[..]).enumerate().collect());
+        }
+        found
     }
-    (value.kind() != Kind::Null).then_some(value)
+
+    /// Finds what lies at these paths. Every object is walked once, however many paths lead
+    /// through it. Paths are short: `header_params` bounds them.
+    fn find(&mut self, value: &Json, sought: Vec<Sought<'_>>) {
+        let mut below: HashMap<&str, Vec<Sought<'_>>> = HashMap::new();
+        let mut folded = HashMap::new();
+        for (place, path) in sought {
+            match path.split_first() {
+                Some((key, rest)) => {
+                    folded.entry(fold(key)).or_insert(place);
+                    below.entry(key).or_default().push((place, rest));
+                }
+                None => self.values[place] = Some(value.clone()).filter(|value| value.kind() != Kind::Null),
+            }
+        }
+        if below.is_empty() {
+            return;
+        }
+        let lengths: HashSet<usize> = folded.keys().map(String::len).collect();
+        for (key, member) in value.members() {
+            if let Some(sought) = below.remove(&*key) {
+                self.find(&member, sought);
+            } else if !key.is_ascii() || lengths.contains(&key.len()) {
+                self.twin = self.twin.or_else(|| folded.get(&fold(&key)).copied());
+            }
+        }
+    }
+}
+
+/// `key` without its case, in which readers that ignore case compare: `ſ` is an `s` to them, too.
+fn fold(key: &str) -> String {
+    key.to_uppercase().to_lowercase()
 }
 
 fn integer_of(value: &Json) -> Option<Integer> {

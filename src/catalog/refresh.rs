@@ -9,11 +9,13 @@ use std::sync::Arc;
 use std::sync::Mutex;
 use std::sync::PoisonError;
 use std::sync::RwLock;
+use std::sync::Weak;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering;
 
 use arc_swap::ArcSwap;
 use futures_util::future::join_all;
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -29,6 +31,12 @@ use crate::model::name::TenantName;
 use crate::model::tenant::Tenant;
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::metrics::Outcome;
+
+/// One list is compiled at a time: it takes memory and a core, and no request waits for it.
+static COMPILING: Semaphore = Semaphore::const_new(1);
+
+/// Most lines that one refresh writes about tools that were left out, and about changed ones.
+const LINES: usize = 20;
 
 /// The catalogs of all tenants. Clones share them.
 #[derive(Clone)]
@@ -46,8 +54,10 @@ struct Inner {
 #[derive(Default)]
 struct Tenants {
     states: HashMap<TenantName, Arc<State>>,
-    /// The digests of the tenants that there are now, where that was told.
-    current: HashMap<TenantName, u64>,
+    /// The tenants that there are now, where that was told.
+    current: HashMap<TenantName, Arc<Tenant>>,
+    /// Those that there were, in their last configuration, as long as some request holds them.
+    gone: Vec<Weak<Tenant>>,
 }
 
 /// One tenant in one configuration.
@@ -79,6 +89,7 @@ impl Catalogs {
         let state = self.state(tenant);
         if !state.ready.load(Ordering::Acquire) {
             let asked = join_all(state.sources.iter().map(|source| source.first_attempt()));
+            let asked = state.stop.run_until_cancelled(asked);
             let _ = tokio::time::timeout(self.0.limits.first_catalog_time, asked).await;
             state.ready.store(true, Ordering::Release);
         }
@@ -87,12 +98,12 @@ impl Catalogs {
 
     /// The backend of this name, to call it. `None` if the tenant has none, or was never asked for.
     pub fn backend(&self, tenant: &TenantName, name: &BackendName) -> Option<Arc<Backend>> {
-        self.source(tenant, name).map(|source| source.live.clone())
+        self.source(tenant, name).map(|(_, source)| source.live.clone())
     }
 
     /// Asks for an early refresh of one backend, unless it was asked a moment ago.
     pub fn nudge(&self, tenant: &TenantName, backend: &BackendName) {
-        if let Some(source) = self.source(tenant, backend) {
+        if let Some((_, source)) = self.source(tenant, backend) {
             source.nudge();
         }
     }
@@ -102,24 +113,29 @@ impl Catalogs {
     /// # Cancel safety
     /// Dropping the future changes nothing: the refresh goes on.
     pub async fn refreshed(&self, tenant: &TenantName, backend: &BackendName) -> bool {
-        let Some(source) = self.source(tenant, backend) else { return false };
+        let Some((state, source)) = self.source(tenant, backend) else { return false };
         let Some(attempt) = source.nudge() else { return false };
-        source.attempt(attempt).await;
-        true
+        state.stop.run_until_cancelled(source.attempt(attempt)).await.is_some()
     }
 
-    /// Tells which tenants there are now: the others' catalogs are dropped. A request that still
-    /// travels with an earlier configuration of a tenant is served with the newer one's catalog.
+    /// Tells which tenants there are now: the others' catalogs are dropped, and backends of earlier
+    /// configurations are not asked any more. A request that still travels with an earlier
+    /// configuration is served with what there is, and makes nothing new.
     pub fn retain(&self, tenants: &[Arc<Tenant>]) {
         let mut known = self.0.tenants.write().unwrap_or_else(PoisonError::into_inner);
-        known.current = tenants.iter().map(|tenant| (tenant.name.clone(), tenant.digest)).collect();
-        let Tenants { states, current } = &mut *known;
+        let now = tenants.iter().map(|tenant| (tenant.name.clone(), tenant.clone())).collect();
+        let before = std::mem::replace(&mut known.current, now);
+        let Tenants { states, current, gone } = &mut *known;
+        gone.retain(|tenant| tenant.strong_count() > 0);
+        let left = |name, tenant| current.get(name).is_none_or(|now| !Arc::ptr_eq(now, tenant));
+        gone.extend(before.iter().filter(|(name, old)| left(name, old)).map(|(_, old)| Arc::downgrade(old)));
         states.retain(|name, state| {
-            let stays = current.contains_key(name);
-            if !stays {
+            let now = current.get(name);
+            if now.is_none_or(|now| now.digest != state.tenant.digest) {
                 state.stop.cancel();
             }
-            stays
+            // What is there of an earlier configuration is what the next one begins with.
+            now.is_some()
         });
     }
 
@@ -130,12 +146,15 @@ impl Catalogs {
         self.0.tasks.wait().await;
     }
 
-    fn source(&self, tenant: &TenantName, backend: &BackendName) -> Option<Arc<Source>> {
+    fn source(&self, tenant: &TenantName, backend: &BackendName) -> Option<(Arc<State>, Arc<Source>)> {
         let known = self.0.tenants.read().unwrap_or_else(PoisonError::into_inner);
-        known.states.get(tenant)?.sources.iter().find(|source| source.config.name == *backend).cloned()
+        let state = known.states.get(tenant)?;
+        let source = state.sources.iter().find(|source| source.config.name == *backend)?;
+        Some((state.clone(), source.clone()))
     }
 
-    /// The state of this tenant in this configuration, or in a newer one.
+    /// The state of this tenant in this configuration, or in a newer one; of a tenant that is gone,
+    /// one that has nothing, is not kept and asks nobody.
     fn state(&self, tenant: &Arc<Tenant>) -> Arc<State> {
         let known = self.0.tenants.read().unwrap_or_else(PoisonError::into_inner);
         if let Some(state) = known.serving(tenant) {
@@ -148,6 +167,16 @@ impl Catalogs {
             return state.clone();
         }
         let earlier = known.states.get(&tenant.name);
+        if known.is_gone(tenant) {
+            let passing = || {
+                Arc::new(State::new(
+                    &self.0,
+                    Arc::new(Tenant { backends: Vec::new(), ..Tenant::clone(tenant) }),
+                    None,
+                ))
+            };
+            return earlier.cloned().unwrap_or_else(passing);
+        }
         let state = Arc::new(State::new(&self.0, tenant.clone(), earlier.map(|state| &**state)));
         for source in &state.sources {
             let task = keep_fresh(self.0.clone(), state.clone(), source.clone());
@@ -165,7 +194,13 @@ impl Tenants {
     fn serving(&self, tenant: &Tenant) -> Option<&Arc<State>> {
         let state = self.states.get(&tenant.name)?;
         let digest = state.tenant.digest;
-        (digest == tenant.digest || self.current.get(&tenant.name) == Some(&digest)).then_some(state)
+        let current = || self.current.get(&tenant.name).is_some_and(|now| now.digest == digest);
+        (digest == tenant.digest || current()).then_some(state)
+    }
+
+    /// Whether this configuration was replaced or removed. One that was never told of is newer.
+    fn is_gone(&self, tenant: &Arc<Tenant>) -> bool {
+        self.gone.iter().any(|gone| std::ptr::eq(gone.as_ptr(), Arc::as_ptr(tenant)))
     }
 }
 
@@ -203,11 +238,16 @@ impl State {
         let (left_out, cleaned) = (fresh(&new.left_out), fresh(&new.cleaned));
         self.snapshot.store(Arc::new(new));
         let tenant = &self.tenant.name;
-        for remark in &left_out {
+        for remark in left_out.iter().take(LINES) {
             tracing::warn!(%tenant, backend = %remark.backend, tool = remark.name, reason = remark.reason, "left a tool out");
         }
-        for remark in &cleaned {
+        for remark in cleaned.iter().take(LINES) {
             tracing::warn!(%tenant, backend = %remark.backend, tool = remark.name, reason = remark.reason, "changed a tool's texts");
+        }
+        let untold = |remarks: &[_]| remarks.len().saturating_sub(LINES);
+        let (more_left_out, more_changed) = (untold(&left_out), untold(&cleaned));
+        if more_left_out + more_changed > 0 {
+            tracing::warn!(%tenant, more_left_out, more_changed, "so many more tools are not listed here");
         }
         left_out.len()
     }
@@ -250,7 +290,9 @@ async fn install(inner: &Arc<Inner>, state: &Arc<State>, source: &Arc<Source>, l
         tracing::error!(%tenant, %backend, reason, "a backend's list of tools is not complete");
     }
     let (limits, of, from) = (inner.limits.clone(), state.clone(), source.clone());
+    let turn = COMPILING.acquire().await;
     let job = move || {
+        let _until_done = turn;
         from.take(listing, &limits);
         of.compose()
     };

@@ -8,6 +8,7 @@ use crate::catalog::admission::Admission;
 use crate::catalog::text;
 use crate::catalog::tool::Remark;
 use crate::catalog::tool::Tool;
+use crate::catalog::view::PageSize;
 use crate::catalog::view::View;
 use crate::catalog::view::Views;
 use crate::model::caller::Caller;
@@ -31,7 +32,7 @@ pub struct Snapshot {
     tools: Vec<Arc<Tool>>,
     /// Every scope that some tool needs.
     relevant: Scopes,
-    page_size: usize,
+    page_size: PageSize,
     views: Views,
 }
 
@@ -73,7 +74,7 @@ impl Snapshot {
         let mut relevant = Scopes::default();
         tools.iter().for_each(|tool| relevant.extend(&tool.needs));
         let instructions = instructions(tenant, parts, limits.instructions_bytes);
-        let page_size = limits.page_size.max(1);
+        let page_size = PageSize { entries: limits.page_size.max(1), bytes: limits.page_bytes };
         Self { revision, left_out, cleaned, instructions, tools, relevant, page_size, views: Views::new() }
     }
 

@@ -20,10 +20,19 @@ use crate::protocol::json::compose::Array;
 /// Most bytes that the views of one snapshot keep.
 const CACHE_BYTES: u64 = 32 << 20;
 
+/// How large a page may be: full with whichever comes first.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PageSize {
+    /// Most entries.
+    pub(super) entries: usize,
+    /// Most bytes, unless the one entry is larger.
+    pub(super) bytes: usize,
+}
+
 /// The tools that a caller may list.
 pub struct View {
     tools: Vec<Arc<Tool>>,
-    page_size: usize,
+    page_size: PageSize,
     first: OnceLock<Page>,
 }
 
@@ -36,9 +45,25 @@ pub struct Page {
     pub next: Option<Arc<str>>,
 }
 
+impl PageSize {
+    /// How many of `tools` are on a page that begins with them, and the bytes of their array.
+    fn of(self, tools: &[Arc<Tool>]) -> (usize, usize) {
+        // The brackets; each entry has its comma.
+        let mut bytes = 2;
+        for (place, tool) in tools.iter().take(self.entries).enumerate() {
+            let more = tool.descriptor.bytes().len() + 1;
+            if place > 0 && bytes + more > self.bytes {
+                return (place, bytes);
+            }
+            bytes += more;
+        }
+        (tools.len().min(self.entries), bytes)
+    }
+}
+
 impl View {
     /// Decides about each tool.
-    pub(super) fn new(tools: &[Arc<Tool>], tenant: &Tenant, caller: &Caller, page_size: usize) -> Self {
+    pub(super) fn new(tools: &[Arc<Tool>], tenant: &Tenant, caller: &Caller, page_size: PageSize) -> Self {
         let visible = |tool: &&Arc<Tool>| {
             matches!(decide(caller, tenant, Operation::List, &tool.target()), Decision::Allow)
         };
@@ -57,8 +82,8 @@ impl View {
 
     fn compose(&self, from: usize) -> Page {
         let rest = &self.tools[from..];
-        let shown = &rest[..rest.len().min(self.page_size)];
-        let bytes = shown.iter().map(|tool| tool.descriptor.bytes().len() + 1).sum::<usize>() + 2;
+        let (entries, bytes) = self.page_size.of(rest);
+        let shown = &rest[..entries];
         let tools =
             shown.iter().fold(Array::with_capacity(bytes), |all, tool| all.push(&tool.descriptor)).finish();
         let next = if rest.len() > shown.len() { shown.last().map(|tool| tool.public.clone()) } else { None };
@@ -67,9 +92,8 @@ impl View {
 
     /// What it may come to weigh in memory.
     fn weight(&self) -> u32 {
-        let page = self.tools.iter().take(self.page_size).map(|tool| tool.descriptor.bytes().len());
-        u32::try_from(page.sum::<usize>() + self.tools.len() * size_of::<usize>() + size_of::<Self>())
-            .unwrap_or(u32::MAX)
+        let (_, page) = self.page_size.of(&self.tools);
+        u32::try_from(page + self.tools.len() * size_of::<usize>() + size_of::<Self>()).unwrap_or(u32::MAX)
     }
 }
 

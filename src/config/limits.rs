@@ -43,6 +43,8 @@ limits! {
     json_depth: count 8, 1_000;
     id_bytes: size 16, 4 * KIB;
     page_size: count 1, 100_000;
+    page_bytes: size KIB, 64 * MIB;
+    argument_values: count 100, 100_000_000;
     late_stream: duration 10, HOUR;
     keep_alive: duration 100, HOUR;
     stream_bytes: size KIB, 64 * MIB;

@@ -1,6 +1,12 @@
 //! `tools/call`: steps 19 to 22, and what a backend's answer becomes.
 
+use std::collections::HashMap;
+use std::collections::HashSet;
 use std::sync::Arc;
+use std::sync::LazyLock;
+use std::sync::Mutex;
+use std::sync::PoisonError;
+use std::sync::Weak;
 
 use futures_util::StreamExt;
 use futures_util::stream;
@@ -21,6 +27,7 @@ use crate::exchange::Frames;
 use crate::exchange::Reply;
 use crate::methods::CallError;
 use crate::model::limits::Limits;
+use crate::model::name::TenantName;
 use crate::protocol::call::Outcome;
 use crate::protocol::call::RpcError;
 use crate::protocol::code;
@@ -33,11 +40,16 @@ use crate::stream::relay;
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::metrics::Outcome as Ended;
 
-/// Arguments from this size on are not checked between other requests.
-const LARGE_BYTES: usize = 64 << 10;
+/// How many checks that may take long are made at a time: arguments of 4 MiB can weigh tens of them
+/// while they are checked.
+static SLOW_CHECKS: Semaphore = Semaphore::const_new(2);
 
-/// How many of those are checked at a time: read into values, 4 MiB of text can weigh 100.
-static LARGE_CHECKS: Semaphore = Semaphore::const_new(2);
+/// Whose turn it is among the checks of one tenant, for each that has some: a tenant waits for
+/// its own first, so that it takes one of [`SLOW_CHECKS`] at a time and others get the next.
+static TURNS: LazyLock<Mutex<HashMap<TenantName, Weak<Semaphore>>>> = LazyLock::new(Mutex::default);
+
+/// Most capabilities that a backend's error may name as required.
+const REQUIRED: usize = 64;
 
 /// Calls `tool`, once more if the backend says that our headers are stale.
 ///
@@ -73,7 +85,7 @@ async fn attempt(
     let arguments = call.params.member("arguments");
     check_mirrored(&tool.header_params, arguments.as_ref(), &call.mirrored)
         .map_err(|(header, problem)| RouteError::ParamMismatch { header, problem })?;
-    if let Err(problem) = check(&tool.validator, arguments.as_ref()).await {
+    if let Err(problem) = check(&exchange.tenant.name, &tool.validator, arguments.as_ref()).await {
         return Ok(Reply::Once(Outcome::Result(failed(&problem))));
     }
     let upstream = ToolCall {
@@ -122,25 +134,43 @@ impl Drop for Asked {
     }
 }
 
-/// Step 21. What may take long is done on a thread that may be held up, a few at a time.
+/// Step 21. What may take long is done on a thread that may be held up, a few at a time, and of
+/// each tenant one.
 ///
 /// # Cancel safety
 /// Dropping the future leaves a check that has begun to its end, which is bounded.
-async fn check(validator: &Arc<Validator>, arguments: Option<&Json>) -> Result<(), String> {
-    let Some(large) = arguments.filter(|arguments| arguments.bytes().len() >= LARGE_BYTES) else {
+async fn check(
+    tenant: &TenantName,
+    validator: &Arc<Validator>,
+    arguments: Option<&Json>,
+) -> Result<(), String> {
+    let Some(slow) = arguments.filter(|arguments| validator.is_slow(arguments)) else {
         return validator.check(arguments);
     };
-    let slot = LARGE_CHECKS.acquire().await;
-    let (validator, large) = (validator.clone(), large.clone());
+    let turn = turn(tenant).acquire_owned().await;
+    let slot = SLOW_CHECKS.acquire().await;
+    let (validator, arguments) = (validator.clone(), slow.clone());
     let checking = tokio::task::spawn_blocking(move || {
-        let _until_done = slot;
-        validator.check(Some(&large))
+        let _until_done = (turn, slot);
+        validator.check(Some(&arguments))
     });
     match checking.await.map_err(JoinError::try_into_panic) {
         Ok(verdict) => verdict,
         Err(Ok(panic)) => std::panic::resume_unwind(panic),
         Err(Err(_)) => Err("the gateway ended before the arguments were checked".to_owned()),
     }
+}
+
+/// The one turn of a tenant's checks. It is there for as long as somebody has it or waits for it.
+fn turn(tenant: &TenantName) -> Arc<Semaphore> {
+    let mut turns = TURNS.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(turn) = turns.get(tenant).and_then(Weak::upgrade) {
+        return turn;
+    }
+    turns.retain(|_, turn| turn.strong_count() > 0);
+    let turn = Arc::new(Semaphore::new(1));
+    turns.insert(tenant.clone(), Arc::downgrade(&turn));
+    turn
 }
 
 /// A frame as the client gets it.
@@ -154,7 +184,7 @@ fn finish(frame: Frame<BackendError>, capabilities: &Json) -> Frame<CallError> {
 }
 
 /// Keeps a backend's "missing capability" if it is the client that lacks it; else it is us who
-/// did not declare it, which the client cannot mend.
+/// did not declare it, which the client cannot mend. So it is said of a list that is absurdly long.
 ///
 /// spec: basic/index, _meta: MissingRequiredClientCapability
 fn lacking(error: RpcError, declared: &Json) -> RpcError {
@@ -162,10 +192,11 @@ fn lacking(error: RpcError, declared: &Json) -> RpcError {
         return error;
     }
     let required = error.data.as_ref().and_then(|data| data.member("requiredCapabilities"));
-    let client_lacks = required.is_some_and(|required| {
-        required.members().any(|(name, _)| declared.member(&name).is_none_or(|value| !value.is_object()))
-    });
-    if client_lacks {
+    let names: Vec<_> =
+        required.iter().flat_map(Json::members).map(|(name, _)| name).take(REQUIRED + 1).collect();
+    let has: HashSet<_> =
+        declared.members().filter(|(_, value)| value.is_object()).map(|(name, _)| name).collect();
+    if names.len() <= REQUIRED && names.iter().any(|name| !has.contains(name)) {
         return error;
     }
     let message = "the tool needs a client capability that this gateway does not relay yet".to_owned();
@@ -183,4 +214,74 @@ fn failed(problem: &str) -> Json {
         .put_bool("isError", true)
         .put("_meta", &super::own_meta())
         .finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Write;
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use bytes::Bytes;
+    use futures_util::StreamExt;
+    use futures_util::stream::FuturesUnordered;
+    use serde_json::json;
+    use tokio::time::Instant;
+
+    use super::check;
+    use super::lacking;
+    use crate::catalog::schema::Judged;
+    use crate::catalog::schema::Patterns;
+    use crate::model::limits::Limits;
+    use crate::model::name::TenantName;
+    use crate::protocol::call::RpcError;
+    use crate::protocol::code;
+    use crate::protocol::json::Json;
+
+    fn json(text: String) -> Json {
+        Json::parse(Bytes::from(text), 64).unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_tenants_large_arguments_wait_for_each_other_and_not_for_others() {
+        let schema = json!({"type": "object", "properties": {"a": {"items": {"type": "integer"}}}});
+        let judged = Judged::new(&Json::from_value(&schema), &Limits::default()).unwrap();
+        let validator = Arc::new(judged.compile(&mut Patterns::default()).unwrap());
+        let large = json(format!(r#"{{"a":[{}0]}}"#, "0,".repeat(100_000)));
+        let tenants =
+            ["acme", "acme", "acme", "acme", "acme", "globex"].map(|name| TenantName::new(name).unwrap());
+        let checks = tenants.iter().map(async |tenant| {
+            check(tenant, &validator, Some(&large)).await.unwrap();
+            tenant.as_str()
+        });
+        let ended: Vec<_> = checks.collect::<FuturesUnordered<_>>().collect().await;
+        assert!(ended[..2].contains(&"globex"), "{ended:?}");
+    }
+
+    #[test]
+    fn required_capabilities_are_looked_up_in_one_pass() {
+        let error = |required: String| RpcError {
+            code: code::MISSING_CAPABILITY,
+            message: "theirs".into(),
+            data: Some(json(format!(r#"{{"requiredCapabilities":{{{required}}}}}"#))),
+        };
+        let many = |from: usize, count: usize| {
+            let mut all = String::new();
+            (from..from + count).for_each(|n| write!(all, r#""c{n}":{{}},"#).unwrap());
+            all.trim_end_matches(',').to_owned()
+        };
+        let declared = json(format!(r#"{{"roots":7,"elicitation":{{}},{}}}"#, many(0, 100_000)));
+        let started = Instant::now();
+        for (required, expected) in [
+            (r#""elicitation":{}"#.to_owned(), code::INTERNAL_ERROR),
+            (r#""elicitation":{},"sampling":{}"#.to_owned(), code::MISSING_CAPABILITY),
+            (r#""roots":{}"#.to_owned(), code::MISSING_CAPABILITY),
+            (many(99_936, 64), code::INTERNAL_ERROR),
+            (many(99_937, 64), code::MISSING_CAPABILITY),
+            (many(50_000, 100_000), code::INTERNAL_ERROR),
+        ] {
+            assert_eq!(lacking(error(required.clone()), &declared).code, expected, "{required:.100}");
+        }
+        assert!(started.elapsed() < Duration::from_secs(5), "{:?}", started.elapsed());
+    }
 }

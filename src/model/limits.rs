@@ -31,6 +31,10 @@ pub struct Limits {
     pub id_bytes: usize,
     /// Entries of one page of a list.
     pub page_size: usize,
+    /// Largest page of a list, unless its one entry is larger.
+    pub page_bytes: usize,
+    /// Most values in the arguments of a call.
+    pub argument_values: usize,
     /// Time without an answer after which a client that takes SSE gets SSE.
     pub late_stream: Duration,
     /// Silence after which a stream gets a comment.
@@ -102,6 +106,8 @@ impl Default for Limits {
             json_depth: 64,
             id_bytes: 256,
             page_size: 500,
+            page_bytes: 1 << 20,
+            argument_values: 200_000,
             late_stream: seconds(20),
             keep_alive: seconds(15),
             stream_bytes: 256 << 10,

@@ -43,6 +43,9 @@ pub enum Mismatch {
     /// Sent although the body has no such value.
     #[error("the header is sent, but the body has no such value")]
     Unbacked,
+    /// Another key that some readers take for the mirrored one.
+    #[error("the body has a key that differs from the mirrored one in case only")]
+    Twin,
 }
 
 /// A header that may be sent once.

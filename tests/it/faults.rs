@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use serde_json::Value;
 use serde_json::json;
+use tokio::io::AsyncReadExt;
+use tokio::io::AsyncWriteExt;
 use tokio::net::TcpSocket;
 use tokio::net::TcpStream;
 use tokio::time::Instant;
@@ -147,6 +149,7 @@ tenants:
         settings.limits.connect_time = Duration::from_millis(300);
         settings.limits.first_catalog_time = Duration::from_secs(2);
         settings.limits.upstream_calls = 3;
+        settings.limits.argument_values = 3_000_000;
     })
     .await
 }
@@ -369,11 +372,109 @@ async fn huge_arguments_hold_nobody_up() {
         tick();
         let (stall, took) = (longest.get(), began.elapsed());
         // Without optimisation, and on a busy machine, only the proportion tells: most of the time
-        // is the check, and the check is elsewhere.
-        let most = if cfg!(debug_assertions) { took * 3 / 4 } else { Duration::from_millis(100) };
+        // is the check, and the check is elsewhere. Where there is little to check, reading is most.
+        let most = match cfg!(debug_assertions) {
+            true => (took * 3 / 4).max(Duration::from_millis(400)),
+            false => Duration::from_millis(100),
+        };
         assert!(stall < most, "{what}: nothing else could run for {stall:?} of {took:?}");
         assert_eq!(answer.result()["isError"], true, "{}", answer.text());
     }
+    gw.stop().await;
+}
+
+#[tokio::test]
+async fn arguments_of_too_many_values_are_refused_with_a_word() {
+    let upstream = Upstream::start().await;
+    upstream.tool("sum", SUM).tool(
+        "named",
+        r#"{"name":"named","inputSchema":{"type":"object","properties":{"a":{"pattern":"1[01]{350}[^01]"}}}}"#,
+    );
+    let tenants = format!(
+        r#"
+issuers: [{{issuer: "{{issuer}}", tenant_claim: tenant}}]
+tenants: {{acme: {{backends: {{up: {{kind: mcp, url: "{}"}}}}}}}}
+"#,
+        upstream.url()
+    );
+    let gw = Gateway::start(&tenants).await;
+    let alice = gw.caller("acme", "alice", "");
+    alice.tools().await;
+    let numbers = |count: usize| format!("[{}0]", "0,".repeat(count - 1));
+    for (tool, argument, word) in [
+        ("up_sum", numbers(2_000_000), Some("more than 200000 values")),
+        ("up_sum", numbers(199_999), Some("more than 200000 values")),
+        ("up_sum", numbers(199_998), None),
+        (
+            "up_named",
+            format!("\"{}\"", "01".repeat(2 << 20).split_at((4 << 20) - 400).0),
+            Some("too much text"),
+        ),
+        ("up_named", format!("\"{}\"", "0".repeat(1_000)), Some("/a: ")),
+    ] {
+        let arguments = format!(r#","name":"{tool}","arguments":{{"a":{argument}}}"#);
+        let before = upstream.requests().len();
+        let headers = alice.headers("tools/call", Some(tool));
+        let result = alice.post(&headers, &text("1", "tools/call", &arguments, "")).await.result();
+        let refused = result["isError"] == true;
+        assert_eq!(refused, word.is_some(), "{tool}: {result}");
+        assert_eq!(upstream.requests().len() - before, usize::from(!refused));
+        if let Some(word) = word {
+            assert!(result["content"][0]["text"].as_str().unwrap().contains(word), "{result}");
+        }
+    }
+    gw.stop().await;
+}
+
+#[tokio::test]
+async fn a_request_of_a_removed_tenant_asks_nobody() {
+    let (gone, other) = tokio::join!(Upstream::start(), Upstream::start());
+    let home = tempfile::tempdir().unwrap();
+    let file = home.path().join("tenants.yaml");
+    let tenants = format!(
+        r#"
+issuers: [{{issuer: "{{issuer}}", tenant_claim: tenant}}]
+tenants: {{globex: {{backends: {{up: {{kind: mcp, url: "{}"}}}}}}}}
+"#,
+        other.url()
+    );
+    let acme = format!(r#"tenants: {{acme: {{backends: {{up: {{kind: mcp, url: "{}"}}}}}}}}"#, gone.url());
+    std::fs::write(&file, acme).unwrap();
+    let gw = Gateway::start_with(&tenants, |settings| {
+        settings.tenants = Some(file.clone());
+        settings.limits.refresh_time = Duration::from_millis(50);
+    })
+    .await;
+    let (alice, bob) = (gw.caller("acme", "alice", ""), gw.caller("globex", "bob", ""));
+    assert_eq!(alice.tools().await, ["up_echo"]);
+
+    let mut stream = TcpStream::connect(gw.addr).await.unwrap();
+    let body = text("1", "tools/list", "", "");
+    let (half, rest) = body.split_at(body.len() / 2);
+    let mut head = format!("POST /mcp HTTP/1.1\r\nHost: {}\r\n", gw.addr);
+    for (name, value) in alice.headers("tools/list", None) {
+        head.push_str(&format!("{name}: {value}\r\n"));
+    }
+    head.push_str(&format!("Content-Length: {}\r\nConnection: close\r\n\r\n{half}", body.len()));
+    stream.write_all(head.as_bytes()).await.unwrap();
+    // The request has its tenant, and waits for the rest of its body.
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    std::fs::write(&file, "tenants: {}").unwrap();
+    gw.app.tenants.reload();
+    let listing = async || {
+        let before = gone.requests().len();
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        gone.requests().len() > before
+    };
+    while listing().await {}
+
+    stream.write_all(rest.as_bytes()).await.unwrap();
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).await.unwrap();
+    let answer = String::from_utf8(answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200") && answer.contains(r#""tools":[]"#), "{answer}");
+    assert!(!listing().await, "the backend of a tenant that is gone is asked again");
+    assert_eq!(bob.tools().await, ["up_echo"]);
     gw.stop().await;
 }
 

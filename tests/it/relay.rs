@@ -303,3 +303,52 @@ async fn stale_mirrors_are_mended_by_one_refresh_and_one_retry() {
     assert_eq!(lists(), 2, "a backend that always says so is not asked to list again every time");
     gw.stop().await;
 }
+
+#[tokio::test]
+async fn large_tools_come_in_more_pages_each_once() {
+    let upstream = Upstream::start().await;
+    for n in 10..30 {
+        let filler = "x".repeat(n * 7_000);
+        let tool =
+            format!(r#"{{"name":"t{n}","inputSchema":{{"type":"object"}},"_meta":{{"a":"{filler}"}}}}"#);
+        upstream.tool(&format!("t{n}"), &tool);
+    }
+    let (gw, alice) = before(&upstream, "").await;
+    let (mut names, mut params, mut pages) = (Vec::new(), json!({}), 0);
+    loop {
+        let answer = alice.rpc("tools/list", params.clone()).await;
+        assert!(answer.body.len() < (1 << 20) + 1_000, "{}", answer.body.len());
+        let page = answer.result();
+        names.extend(page["tools"].as_array().unwrap().iter().map(|tool| tool["name"].clone()));
+        pages += 1;
+        match page.get("nextCursor") {
+            Some(cursor) => params = json!({"cursor": cursor}),
+            None => break,
+        }
+    }
+    assert!((3..=4).contains(&pages), "{pages}");
+    let expected: Vec<_> =
+        ["up_echo".to_owned()].into_iter().chain((10..30).map(|n| format!("up_t{n}"))).collect();
+    assert_eq!(names, expected);
+    gw.stop().await;
+}
+
+#[tokio::test]
+async fn a_key_that_differs_from_a_mirrored_one_in_case_is_refused() {
+    let upstream = Upstream::start().await;
+    upstream.tool("echo", RELEASED);
+    let (gw, alice) = before(&upstream, "").await;
+    alice.tools().await;
+    let region = [("Mcp-Param-Region", "eu")];
+    for (arguments, sent, expected) in [
+        (r#"{"region":"eu"}"#, &region[..], (200, 0)),
+        (r#"{"region":"eu","Region":"us"}"#, &region, (400, -32020)),
+        (r#"{"REGION":"us"}"#, &[], (400, -32020)),
+        (r#"{"zone":{"Region":"us"}}"#, &[], (200, 0)),
+    ] {
+        let answer = call(&alice, "up_echo", &format!(r#","arguments":{arguments}"#), "", sent).await;
+        assert_eq!(answer.refusal(), expected, "{arguments}: {}", answer.text());
+    }
+    assert_eq!(calls(&upstream).len(), 2);
+    gw.stop().await;
+}

@@ -28,10 +28,18 @@ pub(super) struct Node {
     pub(super) parts: Vec<usize>,
     /// What it applies to parts of the value, each to another part.
     pub(super) apart: Vec<usize>,
-    /// How many patterns it has.
-    patterns: usize,
+    /// Patterns that it matches the value with.
+    pub(super) patterns: Vec<String>,
+    /// Patterns that it matches the value's keys with.
+    pub(super) key_patterns: Vec<String>,
     /// How much one look at a value costs.
     pub(super) effort: u64,
+}
+
+impl Node {
+    fn patterns(&self) -> usize {
+        self.patterns.len() + self.key_patterns.len()
+    }
 }
 
 /// How a keyword's value applies.
@@ -175,8 +183,11 @@ impl<'s> Builder<'s> {
             };
             into.extend(targets.into_iter().map(|target| self.node(target)));
         }
-        node.patterns = patterns(members);
-        node.effort += effort(members) + node.patterns as u64;
+        node.patterns =
+            members.get("pattern").and_then(Value::as_str).map(str::to_owned).into_iter().collect();
+        let named = members.get("patternProperties").and_then(Value::as_object);
+        node.key_patterns = named.into_iter().flat_map(Map::keys).cloned().collect();
+        node.effort += effort(members) + node.patterns() as u64;
         Ok(node)
     }
 
@@ -204,21 +215,25 @@ fn schemas(value: &Value) -> Vec<&Value> {
     value.as_object().into_iter().flat_map(Map::values).filter(|value| !value.is_array()).collect()
 }
 
-fn patterns(members: &Map<String, Value>) -> usize {
-    let named = members.get("patternProperties").and_then(Value::as_object).map_or(0, Map::len);
-    named + usize::from(members.contains_key("pattern"))
+/// The lists that are looked through for every value, and the data that it is compared with.
+fn effort(members: &Map<String, Value>) -> u64 {
+    let lists =
+        ["required", "properties", "dependentRequired"].iter().map(|keyword| match members.get(*keyword) {
+            Some(Value::Array(list)) => list.len(),
+            Some(Value::Object(map)) => map.len(),
+            _ => 0,
+        });
+    let data = ["enum", "const"].iter().filter_map(|keyword| members.get(*keyword)).map(values);
+    lists.chain(data).sum::<usize>() as u64
 }
 
-/// The lists that are looked through for every value.
-fn effort(members: &Map<String, Value>) -> u64 {
-    let lengths = ["required", "enum", "properties", "dependentRequired"].iter().map(|keyword| match members
-        .get(*keyword)
-    {
-        Some(Value::Array(list)) => list.len() as u64,
-        Some(Value::Object(map)) => map.len() as u64,
+/// How many values and keys `value` has in it, itself included.
+pub(super) fn values(value: &Value) -> usize {
+    1 + match value {
+        Value::Array(elements) => elements.iter().map(values).sum(),
+        Value::Object(members) => members.values().map(|member| 1 + values(member)).sum(),
         _ => 0,
-    });
-    lengths.sum()
+    }
 }
 
 /// The fragment of a URI without its `%` escapes.
@@ -254,7 +269,7 @@ struct Walk<'g> {
 impl Walk<'_> {
     fn visit(&mut self, node: usize, depth: usize) -> Result<(), SchemaProblem> {
         let at = &self.graph.nodes[node];
-        let weight = 1 + at.patterns * PATTERN_WEIGHT;
+        let weight = 1 + at.patterns() * PATTERN_WEIGHT;
         self.left = self.left.checked_sub(weight).ok_or(SchemaProblem::Many(self.most))?;
         if self.on_path[node] {
             return Ok(());

@@ -7,31 +7,35 @@
 mod cost;
 mod graph;
 mod instance;
+mod patterns;
 #[cfg(test)]
 mod tests;
 
 use std::fmt;
 
-use jsonschema::PatternCache;
-use jsonschema::PatternOptions;
 use jsonschema::Retrieve;
 use jsonschema::Uri;
 use serde_json::Value;
 
 use crate::catalog::schema::cost::Cost;
 use crate::catalog::schema::graph::Graph;
+pub use crate::catalog::schema::patterns::Patterns;
 use crate::catalog::text;
 use crate::model::limits::Limits;
 use crate::protocol::json::Json;
 
-/// Largest compiled pattern. With it, a pattern weighs as much as [`graph::PATTERN_WEIGHT`] subschemas.
-const PATTERN_BYTES: usize = 256 << 10;
-
 /// Longest message about invalid arguments.
 const MESSAGE_BYTES: usize = 500;
 
+/// Arguments from this size on may take long to check.
+const LARGE_BYTES: usize = 64 << 10;
+
+/// Most values, and most work, of arguments for which it is said what is wrong with them: to say
+/// it, every complaint of every alternative is written down, one for each part of the value.
+const TOLD: (usize, u64) = (10_000, 50_000);
+
 /// Why a schema was refused.
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SchemaProblem {
     /// Not an object, or not of type `object` where it has to be.
     #[error("is not an object of `\"type\": \"object\"`")]
@@ -63,6 +67,12 @@ pub enum SchemaProblem {
     /// Identifiers that move the base of references.
     #[error("has an `$id` or a repeated anchor inside")]
     Nested,
+    /// A pattern that is longer than any may be.
+    #[error("has a pattern longer than {0} bytes")]
+    Pattern(usize),
+    /// Too many or too large patterns, with those of its siblings.
+    #[error("has more patterns than a backend's tools may have together")]
+    Patterns,
     /// Not a schema of its dialect, or a pattern that is not supported.
     #[error("is not a valid schema: {0}")]
     Invalid(String),
@@ -72,15 +82,19 @@ pub enum SchemaProblem {
 pub struct Validator {
     compiled: jsonschema::Validator,
     cost: Cost,
+    /// Most values in the arguments.
+    values: usize,
 }
 
 /// A schema that was judged and can be compiled within `weight` subschemas.
 pub struct Judged {
     schema: Value,
     dialect: jsonschema::Draft,
-    cost: Cost,
-    /// What it weighs: its subschemas, references expanded, and its patterns.
+    graph: Graph,
+    /// What it weighs: its values and keys, its subschemas, references expanded, and its patterns.
     pub weight: usize,
+    depth: usize,
+    values: usize,
 }
 
 impl Judged {
@@ -98,9 +112,10 @@ impl Judged {
         }
         let dialect = graph::dialect(&schema)?;
         let graph = Graph::new(&schema, dialect)?;
-        let weight = graph.weigh(limits.subschemas, limits.json_depth)?;
-        let cost = Cost::new(&graph, limits.json_depth)?;
-        Ok(Self { schema, dialect, cost, weight })
+        let weight = graph.weigh(limits.subschemas, limits.json_depth)? + graph::values(&schema);
+        cost::order(&graph)?;
+        let (depth, values) = (limits.json_depth, limits.argument_values);
+        Ok(Self { schema, dialect, graph, weight, depth, values })
     }
 
     /// The schema.
@@ -109,32 +124,49 @@ impl Judged {
     }
 
     /// Compiles it. `patterns` are shared by all that are compiled with it.
-    pub fn compile(self, patterns: &PatternCache) -> Result<Validator, SchemaProblem> {
+    pub fn compile(self, patterns: &mut Patterns) -> Result<Validator, SchemaProblem> {
+        let cost = Cost::new(&self.graph, self.depth, patterns)?;
         let compiled = jsonschema::options()
             .with_draft(self.dialect)
             .with_retriever(Refusing)
-            .with_pattern_options(
-                PatternOptions::regex().size_limit(PATTERN_BYTES).dfa_size_limit(PATTERN_BYTES),
-            )
-            .with_pattern_cache(patterns.clone())
+            .with_pattern_options(patterns::options())
+            .with_pattern_cache(patterns.compiled.clone())
             .should_validate_formats(false)
             .build(&self.schema)
             .map_err(|error| SchemaProblem::Invalid(message(&error)))?;
-        Ok(Validator { compiled, cost: self.cost })
+        Ok(Validator { compiled, cost, values: self.values })
     }
 }
 
 impl Validator {
+    /// Whether [`Validator::check`] may take long enough to hold others up.
+    pub fn is_slow(&self, arguments: &Json) -> bool {
+        let bytes = arguments.bytes().len();
+        bytes >= LARGE_BYTES || !self.cost.matches_fast(bytes)
+    }
+
     /// Step 21: checks the arguments of a call; none are an empty object. The message says where
     /// and what, and shows nothing but the client's own input and the tool's schema.
     ///
     /// Numbers beyond what a double holds are clamped, in a copy that is only checked.
     pub fn check(&self, arguments: Option<&Json>) -> Result<(), String> {
+        // Counted before they are read: each becomes many times as large as its text.
+        let values = arguments.map_or(0, Json::values);
+        if values > self.values {
+            return Err(format!(
+                "the arguments have more than {} values, which is the most that is taken",
+                self.values
+            ));
+        }
         let value = arguments.map_or_else(|| Value::Object(serde_json::Map::new()), instance::value_of);
         let bytes = arguments.map_or(0, |arguments| arguments.bytes().len());
-        if !self.cost.allows(&value, bytes) {
+        let work = self.cost.of(&value, bytes).map_err(|problem| problem.to_string())?;
+        if self.compiled.is_valid(&value) {
+            return Ok(());
+        }
+        if values > TOLD.0 || work > TOLD.1 {
             return Err(
-                "the arguments are too large or too deep to be checked against the tool's schema".into()
+                "the arguments do not match the tool's input schema, and are too large to say where".into()
             );
         }
         self.compiled.validate(&value).map_err(|error| message(&error))

@@ -5,12 +5,12 @@ use std::net::TcpListener;
 use std::time::Duration;
 
 use bytes::Bytes;
-use jsonschema::PatternCache;
 use serde_json::Value;
 use serde_json::json;
 use tokio::time::Instant;
 
 use super::Judged;
+use super::Patterns;
 use super::SchemaProblem;
 use super::Validator;
 use crate::model::limits::Limits;
@@ -21,7 +21,7 @@ fn text(text: &str) -> Json {
 }
 
 fn compile(schema: &Value) -> Result<Validator, SchemaProblem> {
-    Judged::new(&Json::from_value(schema), &Limits::default())?.compile(&PatternCache::new())
+    Judged::new(&Json::from_value(schema), &Limits::default())?.compile(&mut Patterns::default())
 }
 
 /// The schema of one property `a`.
@@ -204,7 +204,7 @@ fn arguments_are_checked_and_the_message_says_where() {
     assert!(validator.check(None).is_err());
     assert_eq!(compile(&json!({"type": "object"})).unwrap().check(None), Ok(()));
     let long =
-        validator.check(Some(&text(&format!(r#"{{"text":"\u202e{}"}}"#, "é".repeat(1 << 20))))).unwrap_err();
+        validator.check(Some(&text(&format!(r#"{{"text":"\u202e{}"}}"#, "é".repeat(40 << 10))))).unwrap_err();
     assert!(long.len() <= 500 && long.ends_with('…') && !long.contains('\u{202e}'), "{long}");
 }
 
@@ -236,4 +236,82 @@ fn work_is_bounded_whatever_the_arguments() {
     // A large argument of a plain schema is no problem.
     let plain = compile(&of(json!({"type": "array", "items": {"type": "integer"}}))).unwrap();
     assert_eq!(plain.check(Some(&many)), Ok(()));
+}
+
+/// Checks `arguments`, with the time that it took.
+fn timed(validator: &Validator, arguments: &str) -> (Result<(), String>, Duration) {
+    let arguments = text(arguments);
+    let started = Instant::now();
+    let verdict = validator.check(Some(&arguments));
+    (verdict, started.elapsed())
+}
+
+#[test]
+fn complaints_about_large_arguments_are_not_collected() {
+    let nullable = compile(&of(json!({"anyOf": [
+        {"type": "array", "items": {"type": "string"}},
+        {"type": "null"},
+    ]})))
+    .unwrap();
+    let wrong = |count: usize| format!(r#"{{"a":[{}0]}}"#, "0,".repeat(count));
+    let (verdict, _) = timed(&nullable, &wrong(1_000));
+    assert!(verdict.unwrap_err().contains("/a: "), "a small one is told in full");
+    for (count, part) in [(199_000, "are too large to say where"), (2_000_000, "more than 200000 values")] {
+        let (verdict, took) = timed(&nullable, &wrong(count));
+        assert!(verdict.as_ref().is_err_and(|message| message.contains(part)), "{verdict:?}");
+        // Without optimisation; collected, they take tens of seconds and most of a gigabyte.
+        assert!(took < Duration::from_secs(3), "{count}: {took:?}");
+    }
+    // Few values, many alternatives: as many complaints.
+    let many: Vec<_> = (0..2_000).map(|n| json!({"required": [n.to_string()]})).collect();
+    let alternatives = compile(&of(json!({"items": {"anyOf": many}}))).unwrap();
+    let (verdict, _) = timed(&alternatives, &format!(r#"{{"a":[{}{{}}]}}"#, "{},".repeat(40)));
+    assert!(verdict.unwrap_err().contains("are too large to say where"));
+    let valid = format!(r#"{{"a":[{}"\\",null,{{"k:":1e400}}]}}"#, "\"\",".repeat(199_990));
+    assert_eq!(compile(&json!({"type": "object"})).unwrap().check(Some(&text(&valid))), Ok(()));
+}
+
+#[test]
+fn matching_is_bounded_whatever_pattern_and_text_are() {
+    let zeros_and_ones: String = (0u64..4 << 20)
+        .map(|n| if n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40 & 1 == 0 { '0' } else { '1' })
+        .collect();
+    assert!(compile(&of(json!({"pattern": "1[01]{1500}[^01]"}))).is_err(), "too large itself");
+    for schema in [
+        of(json!({"pattern": "1[01]{350}[^01]"})),
+        of(
+            json!({"allOf": (0..90).map(|n| json!({"pattern": format!("1[01]{{{}}}[^01]", 20 + n)})).collect::<Vec<_>>()}),
+        ),
+        of(json!({"items": {"pattern": "1[01]{350}[^01]"}})),
+        of(json!({"patternProperties": {"1[01]{350}[^01]": {}}})),
+        of(json!({"propertyNames": {"pattern": "1[01]{350}[^01]"}})),
+    ] {
+        let validator = compile(&schema).unwrap();
+        let mut longest = 0;
+        for bytes in [1 << 10, 15 << 10, 4 << 20] {
+            let part = &zeros_and_ones[..bytes];
+            for arguments in [
+                format!(r#"{{"a":"{part}"}}"#),
+                format!(r#"{{"a":["{part}"]}}"#),
+                format!(r#"{{"a":{{"{part}":0}}}}"#),
+            ] {
+                let (verdict, took) = timed(&validator, &arguments);
+                let refused = verdict.is_err_and(|message| message.contains("too much text"));
+                if !refused {
+                    longest = longest.max(bytes);
+                }
+                // A tenth of a second with optimisation.
+                assert!(took < Duration::from_secs(8), "{schema}, {bytes}: {took:?}");
+            }
+        }
+        assert!(longest >= 1 << 10, "{schema}");
+    }
+    let small = text(&format!(r#"{{"a":"{}"}}"#, &zeros_and_ones[..1 << 10]));
+    let often = json!({"allOf": (0..90).map(|_| json!({"pattern": "1[01]{350}[^01]"})).collect::<Vec<_>>()});
+    assert!(compile(&of(often)).unwrap().is_slow(&small), "a little text, many patterns");
+    let sane = compile(&of(json!({"pattern": "^[A-Za-z0-9+/]*={0,2}$"}))).unwrap();
+    assert!(!sane.is_slow(&small));
+    assert_eq!(sane.check(Some(&text(&format!(r#"{{"a":"{}"}}"#, "QUJD".repeat(200 << 10))))), Ok(()));
+    let late = sane.check(Some(&text(&format!(r#"{{"a":"{}"}}"#, &zeros_and_ones[..(4 << 20) - 100]))));
+    assert!(late.unwrap_err().contains("too much text to be matched"));
 }

@@ -122,6 +122,100 @@ fn a_backend_has_one_budget_for_all_its_tools() {
     };
     let listed: Vec<_> = (0..60).map(wide).collect();
     let admission = admitted(&backend("crm", "", &[]), &listed);
-    assert!((50..60).contains(&admission.tools.len()), "{}", admission.tools.len());
+    // Nine thousand subschemas each, and as many keys and values.
+    assert!((15..20).contains(&admission.tools.len()), "{}", admission.tools.len());
     assert!(admission.left_out.iter().all(|remark| remark.reason.contains("together")));
+}
+
+#[test]
+fn every_value_of_a_schema_counts_against_its_backends_budget() {
+    let zeros = "0,".repeat(100_000);
+    for data in [
+        format!(r#""inputSchema":{{"type":"object","properties":{{"a":{{"enum":[{zeros}1]}}}}}}"#),
+        format!(r#""inputSchema":{{"type":"object","const":[{zeros}1]}}"#),
+        format!(r#""inputSchema":{{"type":"object","default":[{zeros}1]}}"#),
+        format!(r#""inputSchema":{{"type":"object","examples":[{zeros}1]}}"#),
+        format!(r#""inputSchema":{{"type":"object","x-vendor":[{zeros}1]}}"#),
+        format!(
+            r#""inputSchema":{{"type":"object"}},"outputSchema":{{"type":"object","default":[{zeros}1]}}"#
+        ),
+    ] {
+        let listed: Vec<_> = (0..6).map(|n| json(&format!(r#"{{"name":"t{n}",{data}}}"#))).collect();
+        let admission = admitted(&backend("crm", "", &[]), &listed);
+        let shown = &data[..60];
+        assert_eq!(admission.tools.len(), 4, "{shown}: {:?}", admission.left_out);
+        assert!(admission.left_out.iter().all(|remark| remark.reason.contains("together")), "{shown}");
+    }
+}
+
+#[test]
+fn the_patterns_of_a_backend_have_one_budget() {
+    let with = |n: usize| {
+        let patterns: Vec<_> =
+            (0..50).map(|p| format!(r#""p{p}":{{"type":"string","pattern":"^a{n}b{p}$"}}"#)).collect();
+        let patterns = patterns.join(",");
+        json(&format!(r#"{{"name":"t{n}","inputSchema":{{"type":"object","properties":{{{patterns}}}}}}}"#))
+    };
+    let listed: Vec<_> = (0..25).map(with).collect();
+    let admission = admitted(&backend("crm", "", &[]), &listed);
+    assert_eq!(admission.tools.len(), 20, "{:?}", admission.left_out);
+    let reason = "its `inputSchema` has more patterns than a backend's tools may have together";
+    assert!(admission.left_out.iter().all(|remark| remark.reason == reason));
+}
+
+/// Memory of this process, in MiB.
+#[cfg(target_os = "linux")]
+fn resident() -> usize {
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
+    statm.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * 4 / 1024
+}
+
+/// Run alone: `cargo test --lib worst_lists -- --ignored`.
+#[cfg(target_os = "linux")]
+#[test]
+#[ignore = "measures the memory of the whole process"]
+fn the_worst_lists_stay_small_in_memory() {
+    let data = |n: usize| format!(r#""enum":[{}{n}]"#, "0,".repeat(120_000));
+    let objects = |n: usize| format!(r#""enum":[{}{n}]"#, r#"{"":0},"#.repeat(36_000));
+    let keys = |n: usize| {
+        let keys: Vec<_> = (0..20_000).map(|k| format!(r#""{k}":0"#)).collect();
+        format!(r#""default":{{{}}},"x":{n}"#, keys.join(","))
+    };
+    let schemas = |n: usize| {
+        let all: Vec<_> = (0..3_300)
+            .map(|p| {
+                format!(r#""{p}":{{"type":"string","minLength":{n},"maxLength":9,"not":{{"minimum":{p}}}}}"#)
+            })
+            .collect();
+        format!(r#""properties":{{{}}}"#, all.join(","))
+    };
+    let patterns = |n: usize| {
+        let all: Vec<_> = (0..60).map(|p| format!(r#""{p}":{{"pattern":"^([ab]|c{n}-{p})$"}}"#)).collect();
+        format!(r#""properties":{{{}}}"#, all.join(","))
+    };
+    let large = |n: usize| {
+        let all: Vec<_> = (0..60)
+            .map(|p| format!(r#""{p}":{{"pattern":"^([ab]|c{n}-{p})[01ab]{{340}}[^01]$"}}"#))
+            .collect();
+        format!(r#""properties":{{{}}}"#, all.join(","))
+    };
+    let rows: [(&str, &dyn Fn(usize) -> String); 6] = [
+        ("data", &data),
+        ("objects", &objects),
+        ("keys", &keys),
+        ("subschemas", &schemas),
+        ("patterns", &patterns),
+        ("large patterns", &large),
+    ];
+    let mut kept = Vec::new();
+    for (what, schema) in rows {
+        let listed: Vec<_> = (0..60)
+            .map(|n| json(&format!(r#"{{"name":"t{n}","inputSchema":{{"type":"object",{}}}}}"#, schema(n))))
+            .collect();
+        let before = resident();
+        let admission = admitted(&backend("crm", "", &[]), &listed);
+        let grown = resident().saturating_sub(before);
+        assert!(grown < 200, "{what}: {grown} MiB, {:?}", admission.left_out.first());
+        kept.push(admission);
+    }
 }

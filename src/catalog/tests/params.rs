@@ -229,3 +229,67 @@ fn what_is_minted_passes_the_check() {
     }
     assert_eq!(mint(&params, None), []);
 }
+
+#[test]
+fn a_tool_mirrors_so_many_arguments() {
+    let schema = |count: usize| {
+        let all =
+            (0..count).map(|n| (format!("p{n}"), json!({"type": "string", "x-mcp-header": format!("P{n}")})));
+        json!({"properties": all.collect::<serde_json::Map<_, _>>()})
+    };
+    assert_eq!(names(schema(64)).unwrap().len(), 64);
+    assert_eq!(names(schema(65)).unwrap_err(), "it has more than 64 `x-mcp-header`");
+    let far =
+        |bytes: usize| json!({"properties": {"k".repeat(bytes): {"type": "string", "x-mcp-header": "A"}}});
+    assert_eq!(names(far(1_024)).unwrap().len(), 1);
+    assert!(names(far(1_025)).unwrap_err().contains("or 1024 bytes of them"));
+    let deep = |levels: usize| {
+        let inner = json!({"type": "string", "x-mcp-header": "A"});
+        (0..levels).fold(inner, |inner, _| json!({"properties": {"k": inner}}))
+    };
+    assert_eq!(names(deep(16)).unwrap().len(), 1);
+    assert!(names(deep(17)).unwrap_err().contains("more than 16 keys"));
+}
+
+#[test]
+fn arguments_are_walked_once_for_all_parameters() {
+    let keys: Vec<String> = (0..64).map(|n| format!("p{n}")).collect();
+    let params: Vec<_> =
+        keys.iter().map(|key| param(&format!("X-{key}"), ParamKind::String, &["in", "deep", key])).collect();
+    let noise: String = (0..100_000).map(|n| format!(r#""n{n}":0,"#)).collect();
+    let mirrored: Vec<_> = keys.iter().map(|key| format!(r#""{key}":"v{key}""#)).collect();
+    let inner = format!(r#"{{"other":1,{noise}"deep":{{{noise}{}}}}}"#, mirrored.join(","));
+    let arguments = super::json(&format!(r#"{{{noise}"in":{inner}}}"#));
+    let started = tokio::time::Instant::now();
+    let minted = mint(&params, Some(&arguments));
+    assert_eq!(minted.len(), 64);
+    assert_eq!(minted[7].1, "vp7");
+    assert_eq!(check_mirrored(&params, Some(&arguments), &minted), Ok(()));
+    // Without optimisation; one walk for each parameter took 64 times as long.
+    assert!(started.elapsed() < std::time::Duration::from_secs(4), "{:?}", started.elapsed());
+    let gone = super::json(r#"{"in":{"deep":7,"p1":"x"},"deep":{"p1":"x"},"p1":"x"}"#);
+    assert_eq!(mint(&params, Some(&gone)), []);
+}
+
+#[test]
+fn keys_that_differ_in_case_only_are_refused() {
+    let params = [
+        param("Region", ParamKind::String, &["region"]),
+        param("Task", ParamKind::String, &["in", "Task-\u{e9}"]),
+    ];
+    for (arguments, header) in [
+        (r#"{"region":"eu","Region":"us"}"#, Some("Mcp-Param-Region")),
+        (r#"{"REGION":"us","region":"eu"}"#, Some("Mcp-Param-Region")),
+        (r#"{"regi\u004fn":"us"}"#, Some("Mcp-Param-Region")),
+        (r#"{"in":{},"IN":{}}"#, Some("Mcp-Param-Task")),
+        (r#"{"in":{"tA\u017fK-\u00c9":"a"}}"#, Some("Mcp-Param-Task")),
+        (r#"{"in":{"ta\u017f\u212a-é":null}}"#, Some("Mcp-Param-Task")),
+        (r#"{"in":{"Region":"us","Task-e":1},"regions":1,"other":{"Region":1}}"#, None),
+        (r#"{"Other":{"REGION":1},"in":[{"IN":1}]}"#, None),
+    ] {
+        let arguments = super::json(arguments);
+        let verdict = check_mirrored(&params, Some(&arguments), &mint(&params, Some(&arguments)));
+        let expected = header.map_or(Ok(()), |header| Err((header.to_owned(), Mismatch::Twin)));
+        assert_eq!(verdict, expected, "{arguments:?}");
+    }
+}

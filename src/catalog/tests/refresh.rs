@@ -204,6 +204,40 @@ async fn a_new_configuration_takes_over_the_last_list() {
 }
 
 #[tokio::test]
+async fn what_is_gone_is_not_asked_any_more() {
+    let (old, new) = (Upstream::start(&["a"]).await, Upstream::start(&["b"]).await);
+    let catalogs = catalogs(Limits { refresh_time: Duration::from_millis(20), ..limits() });
+    let (tenant_name, backend_name) = names();
+    let first = tenant(vec![old.backend("one", "")], 1);
+    let second = tenant(vec![new.backend("one", "")], 2);
+    catalogs.retain(std::slice::from_ref(&first));
+    assert_eq!(seen(&*catalogs.snapshot(&first).await), ["a"]);
+    // Replaced: its list serves those who still hold it, and nobody refreshes it.
+    catalogs.retain(std::slice::from_ref(&second));
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let lists = old.lists();
+    assert_eq!(seen(&*catalogs.snapshot(&first).await), ["a"]);
+    assert!(!catalogs.refreshed(&tenant_name, &backend_name).await, "nobody would ever do it");
+    assert_eq!(seen(&*catalogs.snapshot(&second).await), ["b"]);
+    assert_eq!(seen(&*catalogs.snapshot(&first).await), ["b"]);
+    // Removed: who still holds it finds nothing, and makes nothing.
+    catalogs.retain(&[]);
+    assert!(seen(&*catalogs.snapshot(&second).await).is_empty());
+    assert!(seen(&*catalogs.snapshot(&first).await).is_empty());
+    assert!(catalogs.backend(&tenant_name, &backend_name).is_none());
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let newer = new.lists();
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    assert_eq!((old.lists(), new.lists()), (lists, newer));
+    // A request may be faster than the news of its tenant.
+    let third = tenant(vec![new.backend("one", "")], 3);
+    assert_eq!(seen(&*catalogs.snapshot(&third).await), ["b"]);
+    catalogs.retain(std::slice::from_ref(&third));
+    assert_eq!(seen(&*catalogs.snapshot(&third).await), ["b"]);
+    catalogs.shutdown().await;
+}
+
+#[tokio::test]
 async fn a_nudge_refreshes_early_but_not_twice_in_a_moment() {
     let upstream = Upstream::start(&["a"]).await;
     let catalogs = catalogs(limits());

@@ -99,6 +99,48 @@ fn cursors_open_for_their_list_and_principal_only() {
     assert!(open_cursor(&ring, &acme, "alice", ObjectKind::Tool, "", 101).is_err());
 }
 
+#[test]
+fn a_page_ends_at_its_bytes_and_has_one_tool_at_least() {
+    let crm = backend("crm", "", &[]);
+    let acme = tenant(vec![crm.clone()], 1);
+    let sized = |n: usize, bytes: usize| {
+        let filler = "x".repeat(bytes);
+        super::json(&format!(
+            r#"{{"name":"t{n:03}","inputSchema":{{"type":"object"}},"_meta":{{"a":"{filler}"}}}}"#
+        ))
+    };
+    let mut listed: Vec<_> = (0..100).map(|n| sized(n, n * 500)).collect();
+    listed.push(sized(100, 3 << 20));
+    listed.extend((101..120).map(|n| sized(n, 0)));
+    let admission = admitted(&crm, &listed);
+    let part = Arc::new(Part { backend: crm.name.clone(), admission, instructions: None });
+    for (page_size, page_bytes) in [(500, 1 << 20), (500, 100 << 10), (7, 100 << 10), (500, 1)] {
+        let limits = Limits { page_size, page_bytes, ..limits() };
+        let snapshot = Snapshot::compose(1, &acme, std::slice::from_ref(&part), &limits);
+        let view = snapshot.view(&acme, &caller("acme", ""));
+        let (mut shown, mut last, mut pages) = (Vec::new(), None, 0);
+        loop {
+            let page = view.page(last.as_deref());
+            let names = names(&page);
+            assert!((1..=page_size).contains(&names.len()));
+            assert!(
+                names.len() == 1 || page.tools.bytes().len() <= page_bytes,
+                "{}",
+                page.tools.bytes().len()
+            );
+            shown.extend(names);
+            pages += 1;
+            match page.next {
+                Some(next) => last = Some(next),
+                None => break,
+            }
+        }
+        assert_eq!(shown, (0..120).map(|n| format!("t{n:03}")).collect::<Vec<_>>());
+        assert!(pages >= 4, "{pages} of {page_bytes}");
+        assert_eq!(pages == 120, page_bytes == 1);
+    }
+}
+
 proptest! {
     /// Pages over a catalog that changes between any two of them.
     #[test]

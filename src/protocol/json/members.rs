@@ -105,6 +105,31 @@ impl<'j> Walk<'j> {
     }
 }
 
+/// How many values `json` has in it, itself included.
+pub(super) fn count(json: &Json) -> usize {
+    let bytes = &json.0[..];
+    let (mut at, mut values, mut keys) = (0, 0, 0);
+    while let Some(byte) = bytes.get(at) {
+        at = match byte {
+            b' ' | b'\t' | b'\n' | b'\r' | b',' | b'}' | b']' => at + 1,
+            b':' => {
+                keys += 1;
+                at + 1
+            }
+            start => {
+                values += 1;
+                match start {
+                    b'{' | b'[' => at + 1,
+                    b'"' => after_string(bytes, at),
+                    _ => after_word(bytes, at),
+                }
+            }
+        };
+    }
+    // Each colon outside of strings follows a string that is no value.
+    values - keys
+}
+
 /// The position after the string that begins at `start`.
 fn after_string(bytes: &[u8], start: usize) -> usize {
     let mut at = start + 1;

@@ -133,6 +133,11 @@ impl Json {
         Elements::of(self)
     }
 
+    /// How many values there are in it, itself included and keys not: one pass over the text.
+    pub fn values(&self) -> usize {
+        members::count(self)
+    }
+
     /// The text that a JSON string stands for.
     pub fn string(&self) -> Option<String> {
         self.string_ref().map(Cow::into_owned)

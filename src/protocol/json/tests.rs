@@ -457,3 +457,17 @@ proptest! {
         let _ = Json::parse(bytes.into(), 4);
     }
 }
+
+#[test]
+fn values_are_counted_without_their_keys() {
+    for (text, expected) in [
+        ("7", 1),
+        (r#""a:b,[""#, 1),
+        ("[]", 1),
+        ("{ }", 1),
+        ("[1, [2,\t\"]\"],{}\n]", 6),
+        (r#"{"a":1,"b" : {"\":\\" :[null , -1.5e3, true]}, "c":""}"#, 8),
+    ] {
+        assert_eq!(parse(text).unwrap().values(), expected, "{text}");
+    }
+}
