@@ -20,7 +20,7 @@ use crate::harness::upstream::Upstream;
 use crate::harness::wire::Answer;
 
 /// Bytes that a flood may push into the gateway and the sockets before it.
-const SWALLOWED: usize = 24 << 20;
+const SWALLOWED: usize = 36 << 20;
 
 /// A fault, how it is made, and the status, code, `data` and a word of its answer. Code 0 is a result.
 struct Row {
