@@ -97,7 +97,7 @@ impl Server {
         listeners: Listeners,
         development: Option<Development>,
     ) -> Result<Self, StartError> {
-        let limits = Arc::new(settings.limits.clone());
+        let limits = Arc::new(accept::fitted(settings.limits.clone()));
         let clock = Clock::default();
         let metrics = Arc::new(Metrics::new());
         let (built_in, dev_issuer) = development.map(|d| (d.tenants, d.issuer)).unzip();
