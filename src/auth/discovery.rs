@@ -41,8 +41,8 @@ pub enum DiscoveryError {
         /// What was asked.
         url: String,
     },
-    /// A document without a key that verifies signatures.
-    #[error("`{url}` has no usable key")]
+    /// A document that is no set of keys. An empty set is one.
+    #[error("`{url}` is no JWK set")]
     NoKeys {
         /// What was asked.
         url: String,
