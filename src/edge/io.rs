@@ -42,9 +42,13 @@ impl Wanted {
         self.0.store(wanted, Ordering::Release);
     }
 
+    fn is_said(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
+
     /// Whether the asker is the one to leave.
     fn take(&self) -> bool {
-        self.0.load(Ordering::Acquire) && self.0.swap(false, Ordering::AcqRel)
+        self.0.swap(false, Ordering::AcqRel)
     }
 }
 
@@ -173,7 +177,7 @@ impl Socket {
             }
             return leaves;
         }
-        state.rests(now).is_some() && self.wanted.take()
+        self.wanted.is_said() && state.rests(now).is_some() && self.wanted.take()
     }
 
     /// Whether the client has sent its last byte.
