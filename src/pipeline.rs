@@ -43,14 +43,6 @@ pub struct Post<B> {
     pub body: B,
 }
 
-/// How a request ended, and what was learnt on the way.
-pub struct Answer {
-    /// What was learnt.
-    pub trail: Trail,
-    /// How it ended.
-    pub outcome: Result<Reply<Refusal>, Refusal>,
-}
-
 /// What a request turned out to be, as far as it came.
 pub struct Trail {
     /// The id to answer under.
@@ -61,6 +53,12 @@ pub struct Trail {
     pub span: Span,
     /// Who asks, of which tenant, for what: for the request's log line.
     pub facts: Facts,
+}
+
+impl Default for Trail {
+    fn default() -> Self {
+        Self { id: None, accept: None, span: Span::none(), facts: Facts::default() }
+    }
 }
 
 /// What the log line of a request tells about it.
@@ -82,21 +80,13 @@ pub struct Facts {
     pub trace_id: Option<String>,
 }
 
-/// Carries a request to its answer.
+/// The road: carries a request to its answer, and leaves in `trail` what is learnt on the way. A
+/// body is not read before its sender is admitted.
 ///
 /// # Cancel safety
-/// Dropping the future, or the stream in the answer, cancels the request upstream.
-pub async fn handle<B>(app: &App, post: Post<B>) -> Answer
-where
-    B: http_body::Body<Data = Bytes> + Send,
-{
-    let mut trail = Trail { id: None, accept: None, span: Span::none(), facts: Facts::default() };
-    let outcome = carry(app, post, &mut trail).await;
-    Answer { trail, outcome }
-}
-
-/// The road. A body is not read before its sender is admitted.
-async fn carry<B>(app: &App, post: Post<B>, trail: &mut Trail) -> Result<Reply<Refusal>, Refusal>
+/// Dropping the future, or the stream in the answer, cancels the request upstream. What was learnt
+/// until then is in `trail`.
+pub async fn handle<B>(app: &App, post: Post<B>, trail: &mut Trail) -> Result<Reply<Refusal>, Refusal>
 where
     B: http_body::Body<Data = Bytes> + Send,
 {
@@ -120,7 +110,7 @@ where
     let mut call = call::validate(request, &post.headers, accept)?;
     trail.facts.method = Some(call.method.name());
     trail.facts.trace_id = call.meta.trace_id().map(str::to_owned);
-    trail.span = trace::request(call.method.name(), call.name.as_deref(), call.meta.traceparent.as_deref());
+    trail.span = trace::request(call.method.name(), call.meta.traceparent.as_deref());
     if let Some(own) = trace::traceparent(&trail.span) {
         call.meta.traceparent = Some(own);
     }
@@ -144,6 +134,7 @@ async fn answer(app: &App, exchange: Exchange, facts: &mut Facts) -> Result<Repl
         }
         Route::Backend(tool) => {
             facts.target = Some(tool.public.clone());
+            trace::tool(&Span::current(), &tool.public);
             facts.backend = Some(tool.backend.to_string());
             let (catalogs, metrics) = (&app.catalogs, &app.metrics);
             let call = methods::tools_call::answer(&exchange, &tool, catalogs, &app.limits, metrics);

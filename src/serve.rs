@@ -43,16 +43,16 @@ pub enum StartError {
     #[error("cannot listen on {0}: {1}")]
     Listen(SocketAddr, std::io::Error),
     /// The outbound client.
-    #[error("cannot set up outbound connections: {0}")]
+    #[error("cannot set up outbound connections")]
     Egress(#[from] EgressError),
     /// A CA bundle.
     #[error("cannot read the CA bundle {0}: {1}")]
     Ca(PathBuf, std::io::Error),
     /// The key ring.
-    #[error("cannot open the key ring: {0}")]
+    #[error(transparent)]
     Keys(#[from] SealError),
     /// The development issuer.
-    #[error("cannot open the development issuer: {0}")]
+    #[error(transparent)]
     Issuer(#[from] DevIssuerError),
 }
 
@@ -97,7 +97,6 @@ impl Server {
         listeners: Listeners,
         development: Option<Development>,
     ) -> Result<Self, StartError> {
-        let limits = Arc::new(accept::fitted(settings.limits.clone()));
         let clock = Clock::default();
         let metrics = Arc::new(Metrics::new());
         let (built_in, dev_issuer) = development.map(|d| (d.tenants, d.issuer)).unzip();
@@ -108,9 +107,10 @@ impl Server {
             [] => KeyRing::open_or_create(&settings.data_dir)?,
             ring => KeyRing::new(ring.iter().map(|key| *key.bytes()).collect())?,
         };
+        let limits = Arc::new(accept::fitted(settings.limits.clone()));
         let app = Arc::new(App {
-            auth: Authenticator::new(egress.clone(), clock.clone(), &limits),
-            catalogs: Catalogs::new(egress, limits.clone()),
+            auth: Authenticator::new(egress.clone(), clock.clone(), &limits, metrics.clone()),
+            catalogs: Catalogs::new(egress, limits.clone(), metrics.clone()),
             limits,
             clock,
             tenants,
@@ -135,7 +135,7 @@ impl Server {
     pub async fn run(self, stop: impl Future<Output = ()>) {
         let Self { app, listeners, admin, background, stop: background_stop } = self;
         let drain = Drain::new();
-        background.spawn(app.tenants.clone().watch(background_stop.clone()));
+        background.spawn(app.tenants.clone().watch(app.metrics.clone(), background_stop.clone()));
         background.spawn(follow(app.clone(), background_stop.clone()));
         let admin_service = crate::admin::router(admin.clone());
         let admin_drain = Drain::new();

@@ -54,6 +54,13 @@ pub enum DiscoveryError {
     TooSlow,
 }
 
+impl DiscoveryError {
+    /// Whether there was no answer in time.
+    pub fn is_late(&self) -> bool {
+        matches!(self, Self::TooSlow | Self::Fetch { cause: EgressError::TooSlow(_), .. })
+    }
+}
+
 /// Gets the keys of `issuer`: two documents' time, whatever has to be tried.
 pub(super) async fn keys(
     egress: &Egress,

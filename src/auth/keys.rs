@@ -28,6 +28,8 @@ use crate::auth::jwks::KeySet;
 use crate::egress::Egress;
 use crate::model::endpoint::Issuer;
 use crate::model::limits::Limits;
+use crate::telemetry::metrics::Metrics;
+use crate::telemetry::metrics::Outcome;
 
 /// How long a forgotten issuer's keys are not fetched for a request that was in flight; longer than
 /// any request waits for keys.
@@ -40,6 +42,7 @@ const FIRST_PAUSE: Duration = Duration::from_secs(1);
 pub(super) struct KeyStore {
     egress: Egress,
     limits: Arc<Limits>,
+    metrics: Arc<Metrics>,
     book: Mutex<Book>,
     pub(super) tasks: TaskTracker,
     stop: CancellationToken,
@@ -88,10 +91,11 @@ enum Phase {
 }
 
 impl KeyStore {
-    pub fn new(egress: Egress, limits: &Limits) -> Self {
+    pub fn new(egress: Egress, limits: &Limits, metrics: Arc<Metrics>) -> Self {
         Self {
             egress,
             limits: Arc::new(limits.clone()),
+            metrics,
             book: Mutex::default(),
             tasks: TaskTracker::new(),
             stop: CancellationToken::new(),
@@ -189,6 +193,7 @@ impl KeyStore {
             egress: self.egress.clone(),
             issuer: issuer.clone(),
             limits: self.limits.clone(),
+            metrics: self.metrics.clone(),
         };
         self.tasks.spawn(async move { stop.run_until_cancelled(keeper.keep()).await });
         desk
@@ -217,6 +222,7 @@ struct Keeper {
     egress: Egress,
     issuer: Arc<Issuer>,
     limits: Arc<Limits>,
+    metrics: Arc<Metrics>,
 }
 
 impl Keeper {
@@ -224,6 +230,11 @@ impl Keeper {
         let mut pause = FIRST_PAUSE;
         loop {
             let fetched = discovery::keys(&self.egress, &self.issuer, &self.limits).await;
+            self.metrics.key_fetch(match &fetched {
+                Ok(_) => Outcome::Ok,
+                Err(error) if error.is_late() => Outcome::TimedOut,
+                Err(_) => Outcome::Failed,
+            });
             let wait = match &fetched {
                 Ok(_) => {
                     pause = FIRST_PAUSE;

@@ -34,6 +34,7 @@ use crate::model::endpoint::Issuer;
 use crate::model::endpoint::Owner;
 use crate::model::endpoint::Trust;
 use crate::model::limits::Limits;
+use crate::telemetry::metrics::Metrics;
 
 /// A caller whose token was verified, and whether the keys still stand by it.
 type Verified = (Arc<Caller>, Good);
@@ -44,11 +45,12 @@ pub struct Authenticator {
     verified: Cache<[u8; 32], Verified>,
     clock: Clock,
     token_bytes: usize,
+    metrics: Arc<Metrics>,
 }
 
 impl Authenticator {
     /// An authenticator that knows no keys yet: each issuer's are fetched when first needed.
-    pub fn new(egress: Egress, clock: Clock, limits: &Limits) -> Self {
+    pub fn new(egress: Egress, clock: Clock, limits: &Limits, metrics: Arc<Metrics>) -> Self {
         let verified = Cache::builder()
             .weigher(|_, (caller, _): &Verified| weight(caller))
             .max_capacity(limits.token_cache as u64)
@@ -56,7 +58,8 @@ impl Authenticator {
             // since tokens that are served from here do not count as use of the keys.
             .time_to_live(limits.keys_refresh)
             .build();
-        Self { keys: KeyStore::new(egress, limits), verified, clock, token_bytes: limits.token_bytes }
+        let keys = KeyStore::new(egress, limits, metrics.clone());
+        Self { keys, verified, clock, token_bytes: limits.token_bytes, metrics }
     }
 
     /// Who sends these headers to this endpoint. Waits for the network only where the token's
@@ -72,7 +75,9 @@ impl Authenticator {
         let token = bearer::token(headers, self.token_bytes)?;
         let digest = digest_of(token, endpoint);
         let fresh = |(caller, keys): &Verified| keys.is_good() && self.clock.now() < caller.expires_at;
-        if let Some((caller, _)) = self.verified.get(&digest).filter(fresh) {
+        let known = self.verified.get(&digest).filter(fresh);
+        self.metrics.token_cache(known.is_some());
+        if let Some((caller, _)) = known {
             return Ok(caller);
         }
         let verified = self.verify(token, endpoint).await?;

@@ -49,7 +49,7 @@ impl Gate {
         let allow = vec!["127.0.0.1".parse().unwrap()];
         let egress = Egress::new(Rules { allow }, limits.connect_time, &[]).unwrap();
         let clock = Clock::default();
-        Self { auth: Authenticator::new(egress, clock.clone(), &limits), clock }
+        Self { auth: Authenticator::new(egress, clock.clone(), &limits, Arc::default()), clock }
     }
 
     fn now(&self) -> u64 {

@@ -10,7 +10,6 @@ use std::sync::Mutex;
 use std::sync::PoisonError;
 use std::sync::RwLock;
 use std::sync::atomic::AtomicBool;
-use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering;
 
 use arc_swap::ArcSwap;
@@ -28,6 +27,8 @@ use crate::model::limits::Limits;
 use crate::model::name::BackendName;
 use crate::model::name::TenantName;
 use crate::model::tenant::Tenant;
+use crate::telemetry::metrics::Metrics;
+use crate::telemetry::metrics::Outcome;
 
 /// The catalogs of all tenants. Clones share them.
 #[derive(Clone)]
@@ -39,7 +40,7 @@ struct Inner {
     tenants: RwLock<Tenants>,
     tasks: TaskTracker,
     stop: CancellationToken,
-    counters: Counters,
+    metrics: Arc<Metrics>,
 }
 
 #[derive(Default)]
@@ -47,17 +48,6 @@ struct Tenants {
     states: HashMap<TenantName, Arc<State>>,
     /// The digests of the tenants that there are now, where that was told.
     current: HashMap<TenantName, u64>,
-}
-
-/// What happened since the start.
-#[derive(Debug, Default)]
-pub struct Counters {
-    /// Lists that a backend answered with.
-    pub refreshed: AtomicU64,
-    /// Lists that a backend did not answer with.
-    pub failed: AtomicU64,
-    /// Tools that were left out, each time that is found anew.
-    pub left_out: AtomicU64,
 }
 
 /// One tenant in one configuration.
@@ -75,10 +65,9 @@ struct State {
 
 impl Catalogs {
     /// No catalogs yet. Backends are asked through `egress`.
-    pub fn new(egress: Egress, limits: Arc<Limits>) -> Self {
+    pub fn new(egress: Egress, limits: Arc<Limits>, metrics: Arc<Metrics>) -> Self {
         let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
-        let (tenants, counters) = (RwLock::default(), Counters::default());
-        Self(Arc::new(Inner { egress, limits, tenants, tasks, stop, counters }))
+        Self(Arc::new(Inner { egress, limits, tenants: RwLock::default(), tasks, stop, metrics }))
     }
 
     /// The tenant's catalog now. Only the first build of a configuration is waited for, together,
@@ -132,11 +121,6 @@ impl Catalogs {
             }
             stays
         });
-    }
-
-    /// What happened since the start.
-    pub fn counters(&self) -> &Counters {
-        &self.0.counters
     }
 
     /// Ends all refreshing. Snapshots stay readable.
@@ -241,7 +225,7 @@ async fn keep_fresh(inner: Arc<Inner>, state: Arc<State>, source: Arc<Source>) {
         let wait = match source.list(&inner.limits).await {
             Ok(answer) => {
                 failures = 0;
-                inner.counters.refreshed.fetch_add(1, Ordering::Relaxed);
+                inner.metrics.catalog_refresh(Outcome::Ok);
                 if let Some(listing) = answer.listing {
                     install(&inner, &state, &source, listing).await;
                 }
@@ -249,7 +233,7 @@ async fn keep_fresh(inner: Arc<Inner>, state: Arc<State>, source: Arc<Source>) {
             }
             Err(reason) => {
                 failures += 1;
-                inner.counters.failed.fetch_add(1, Ordering::Relaxed);
+                inner.metrics.catalog_refresh(Outcome::Failed);
                 tracing::warn!(%tenant, %backend, reason, failures, "a backend did not list its tools; the last list stays");
                 source::back_off(failures)
             }
@@ -271,9 +255,7 @@ async fn install(inner: &Arc<Inner>, state: &Arc<State>, source: &Arc<Source>, l
         of.compose()
     };
     match tokio::task::spawn_blocking(job).await {
-        Ok(left_out) => {
-            inner.counters.left_out.fetch_add(left_out as u64, Ordering::Relaxed);
-        }
+        Ok(left_out) => inner.metrics.tools_left_out(left_out as u64),
         Err(error) => {
             tracing::error!(%tenant, %backend, %error, "a list of tools could not be compiled; the last one stays")
         }

@@ -27,10 +27,10 @@ const INNER: [&str; 6] = [".localhost", ".svc", ".cluster.local", ".local", ".in
 /// Checks the configuration and the tenants file without starting anything.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct CheckArgs {
-    /// The configuration file; `./fondaco.toml` where it exists.
+    /// The configuration file; without it, `./fondaco.toml` where that exists
     #[arg(long, env = "FONDACO_CONFIG", value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// The tenants file, in place of the configured one.
+    /// The tenants file, in place of the configured one
     #[arg(long, value_name = "FILE")]
     pub tenants: Option<PathBuf>,
 }
@@ -46,9 +46,14 @@ pub fn check(args: &CheckArgs, out: &mut impl Write) -> io::Result<bool> {
     let fallback = || Settings::dev(([127, 0, 0, 1], 8080).into(), PathBuf::new());
     let mut sources = Sources::of(&settings.clone().unwrap_or_else(fallback));
     sources.file = args.tenants.clone().or(sources.file);
+    if sources.file.is_none() && settings.is_some() {
+        report.0.push(super::serve::no_tenants());
+    }
     let loaded = sources.load(&Secrets::default()).map_err(|more| report.0.extend(more.0));
     match (settings, loaded) {
-        (Some(settings), Ok(loaded)) => summary(&settings, &sources, loaded, out).map(|()| true),
+        (Some(settings), Ok(loaded)) if report.0.is_empty() => {
+            summary(&settings, &sources, loaded, out).map(|()| true)
+        }
         _ => writeln!(out, "{report}").map(|()| false),
     }
 }

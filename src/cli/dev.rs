@@ -1,12 +1,15 @@
 //! `fondaco dev`: everything embedded, and a working call printed.
 
 use std::fs::OpenOptions;
+use std::fs::Permissions;
 use std::io::Write;
 use std::net::SocketAddr;
 use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::path::PathBuf;
 
+use anyhow::Context;
 use bytes::Bytes;
 use clap::Args;
 use http::Request;
@@ -27,7 +30,6 @@ use crate::protocol::version;
 use crate::serve::Development;
 use crate::serve::Listeners;
 use crate::serve::Server;
-use crate::serve::StartError;
 use crate::telemetry;
 
 /// How long the printed token is good for, in seconds.
@@ -39,20 +41,20 @@ const INSPECTOR: &str = "http://localhost:6274";
 /// Run with everything embedded: demo tenants, a development issuer, a token and a ready curl.
 #[derive(Args)]
 pub struct DevArgs {
-    /// Where clients connect. Loopback only.
-    #[arg(long, default_value = "127.0.0.1:8080")]
+    /// Where clients connect; a loopback address
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
     pub listen: SocketAddr,
-    /// Where health and metrics are. Loopback only.
-    #[arg(long, default_value = "127.0.0.1:8081")]
+    /// Where health and metrics are; a loopback address
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8081")]
     pub admin: SocketAddr,
-    /// Where keys are kept between runs.
-    #[arg(long, default_value = "./fondaco-data")]
+    /// Where keys are kept between runs
+    #[arg(long, value_name = "DIR", default_value = "./fondaco-data")]
     pub data_dir: PathBuf,
-    /// A tenants file beside the demo tenants.
-    #[arg(long)]
+    /// A tenants file, served beside the demo tenants
+    #[arg(long, value_name = "FILE")]
     pub tenants: Option<PathBuf>,
-    /// Write `FONDACO_URL` and `FONDACO_TOKEN` into this file, for scripts.
-    #[arg(long)]
+    /// Write `FONDACO_URL` and `FONDACO_TOKEN` into this file, for scripts
+    #[arg(long, value_name = "FILE")]
     pub env_file: Option<PathBuf>,
 }
 
@@ -90,15 +92,14 @@ async fn serve(args: DevArgs) -> anyhow::Result<()> {
         ttl: TOKEN_TTL,
         now,
     });
-    if let Some(path) = &args.env_file {
-        write_env(path, &endpoint, &token)?;
-    }
 
     let development = Development { tenants: demo_tenants(&issuer_url), issuer };
-    let server = Server::build(settings, listeners, Some(development)).await.map_err(|e| match e {
-        StartError::Tenants(report) => anyhow::Error::from(BadInput(report.to_string())),
-        other => other.into(),
-    })?;
+    let server = Server::build(settings, listeners, Some(development)).await.map_err(super::not_started)?;
+    // Written last: who waits for the file may call.
+    if let Some(path) = &args.env_file {
+        let written = write_env(path, &endpoint, &token);
+        written.with_context(|| format!("cannot write the environment file {}", path.display()))?;
+    }
     let running = server.run(super::stop_signal());
     let shown = async {
         show(&mut std::io::stdout(), &endpoint, &token).await?;
@@ -134,6 +135,8 @@ tenants:
 
 fn write_env(path: &Path, endpoint: &str, token: &str) -> std::io::Result<()> {
     let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
+    // A file that was there keeps its mode, which may let others read the token.
+    file.set_permissions(Permissions::from_mode(0o600))?;
     writeln!(file, "FONDACO_URL={endpoint}\nFONDACO_TOKEN={token}")
 }
 

@@ -12,6 +12,8 @@ use std::process::ExitCode;
 use clap::Parser;
 use clap::Subcommand;
 
+use crate::serve::StartError;
+
 /// A multi-tenant Streamable HTTP MCP gateway.
 #[derive(Parser)]
 #[command(name = "fondaco", version, about, arg_required_else_help = true)]
@@ -57,6 +59,14 @@ pub fn run() -> ExitCode {
             let _ = writeln!(stderr, "error: {error:#}");
             ExitCode::from(if error.is::<BadInput>() { 2 } else { 1 })
         }
+    }
+}
+
+/// Why a gateway did not start: problems of the tenants file are the operator's input.
+fn not_started(error: StartError) -> anyhow::Error {
+    match error {
+        StartError::Tenants(report) => BadInput(format!("the tenants cannot be used\n{report}")).into(),
+        other => other.into(),
     }
 }
 

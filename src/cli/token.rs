@@ -4,6 +4,7 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use clap::Args;
+use clap::value_parser;
 use url::Url;
 
 use crate::auth::dev_issuer::DevIssuer;
@@ -13,53 +14,61 @@ use crate::config::units;
 use crate::model::clock::Clock;
 use crate::model::name::TenantName;
 
+/// The longest life of a token, in seconds: ten years.
+const LONGEST: u64 = 10 * 365 * 24 * 3600;
+
 /// Mint a token of the development issuer.
 #[derive(Args)]
 pub struct TokenArgs {
-    /// The tenant that the token names.
-    #[arg(long, default_value = "demo")]
+    /// The tenant that the token names
+    #[arg(long, value_name = "NAME", default_value = "demo")]
     pub tenant: String,
-    /// Its subject.
-    #[arg(long, default_value = "alice")]
+    /// Its subject
+    #[arg(long, value_name = "TEXT", default_value = "alice")]
     pub sub: String,
-    /// Its OAuth client.
-    #[arg(long, default_value = "fondaco-cli")]
+    /// Its OAuth client
+    #[arg(long, value_name = "TEXT", default_value = "fondaco-cli")]
     pub client: String,
-    /// Its scopes, separated by spaces.
-    #[arg(long, default_value = "demo.use")]
+    /// Its scopes, separated by spaces
+    #[arg(long, value_name = "SCOPES", default_value = "demo.use")]
     pub scope: String,
-    /// Its audience; without it, the endpoint `/mcp` of the gateway.
-    #[arg(long)]
+    /// Its audience; without it, the endpoint `/mcp` of the gateway
+    #[arg(long, value_name = "URL")]
     pub aud: Option<String>,
-    /// How long it is good for, as in `30s`, `15m` or `2h`.
-    #[arg(long, default_value = "1h", value_parser = whole_seconds)]
+    /// How long it is good for, as in `30s`, `15m` or `2h`
+    #[arg(long, value_name = "TIME", default_value = "1h", value_parser = whole_seconds)]
     pub ttl: u64,
-    /// How many to print, one a line; from the second on the subject gets a number.
-    #[arg(long, default_value_t = 1)]
+    /// How many to print, one a line; from the second on the subject gets a number
+    #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = value_parser!(u32).range(1..))]
     pub count: u32,
-    /// The URL of the gateway that `fondaco dev` runs [default: that of `--aud`, or
-    /// http://127.0.0.1:8080].
-    #[arg(long)]
+    /// The gateway that `fondaco dev` runs [default: that of `--aud`, or http://127.0.0.1:8080]
+    #[arg(long, value_name = "URL")]
     pub public_url: Option<Url>,
-    /// Where that gateway keeps its state.
-    #[arg(long, default_value = "./fondaco-data")]
+    /// Where that gateway keeps its keys
+    #[arg(long, value_name = "DIR", default_value = "./fondaco-data")]
     pub data_dir: PathBuf,
 }
 
 /// The gateway's URL, without a slash behind it.
 fn base(args: &TokenArgs) -> anyhow::Result<String> {
+    let is_web = |url: &Url| matches!(url.scheme(), "http" | "https") && url.host().is_some();
     if let Some(url) = &args.public_url {
-        return Ok(url.as_str().trim_end_matches('/').to_owned());
+        if !is_web(url) || url.path() != "/" || url.query().is_some() || url.fragment().is_some() {
+            let problem = "--public-url: expected a scheme and an authority, as `http://127.0.0.1:8080`";
+            return Err(BadInput(problem.to_owned()).into());
+        }
+        return Ok(url.origin().ascii_serialization());
     }
-    let Some(audience) = &args.aud else { return Ok("http://127.0.0.1:8080".to_owned()) };
-    let url = Url::parse(audience).map_err(|error| BadInput(format!("--aud: {error}")))?;
-    Ok(url.origin().ascii_serialization())
+    // An audience may also be a name that is no URL.
+    let named = args.aud.as_ref().and_then(|audience| Url::parse(audience).ok()).filter(is_web);
+    Ok(named.map_or_else(|| "http://127.0.0.1:8080".to_owned(), |url| url.origin().ascii_serialization()))
 }
 
 fn whole_seconds(text: &str) -> Result<u64, String> {
-    units::millis(text)
-        .map(|millis| millis / 1000)
-        .ok_or_else(|| "expected a time such as `30s`, `15m` or `2h`".to_owned())
+    let seconds = units::millis(text).map(|millis| millis / 1000);
+    seconds
+        .filter(|seconds| (1..=LONGEST).contains(seconds))
+        .ok_or_else(|| "expected a time such as `30s`, `15m` or `2h`, ten years at most".to_owned())
 }
 
 /// Prints the tokens to `out`.

@@ -12,6 +12,7 @@ use crate::auth::challenge;
 use crate::edge::respond;
 use crate::protocol::json::Json;
 use crate::tenant::index::Directory;
+use crate::tenant::index::HostKind;
 
 /// The prefix of RFC 9728 metadata; the path of the resource follows.
 const RESOURCE: &str = "/.well-known/oauth-protected-resource";
@@ -24,7 +25,8 @@ pub fn document(app: &App, directory: &Directory, authority: &str, path: &str) -
         let endpoint = directory.metadata(authority, path)?;
         return Some(public(&challenge::resource_metadata(&endpoint)));
     }
-    let issuer = app.dev_issuer.as_ref()?;
+    // On a tenant's host there is the tenant's endpoint and nothing else.
+    let issuer = app.dev_issuer.as_ref().filter(|_| directory.host(authority) == Some(HostKind::Public))?;
     match path {
         "/.well-known/oauth-authorization-server/dev-issuer"
         | "/dev-issuer/.well-known/openid-configuration" => Some(public(&issuer.metadata())),

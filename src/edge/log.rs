@@ -35,13 +35,17 @@ impl RequestLog {
     /// Begins with the head of a request.
     pub fn begin(app: &App, parts: &Parts, path: PathKind) -> Self {
         let line = RequestLine { http_method: parts.method.to_string(), path, ..RequestLine::default() };
+        Self::new(&app.metrics, line)
+    }
+
+    fn new(metrics: &Arc<Metrics>, line: RequestLine) -> Self {
         Self(Arc::new(Entry {
-            metrics: app.metrics.clone(),
+            metrics: metrics.clone(),
             started: Instant::now(),
             // Until somebody says otherwise, the client has left.
             line: Mutex::new((line, Outcome::Cancelled)),
             span: OnceLock::new(),
-            _in_flight: app.metrics.request_in_flight(),
+            _in_flight: metrics.request_in_flight(),
         }))
     }
 
@@ -51,8 +55,13 @@ impl RequestLog {
         change(line, outcome);
     }
 
+    /// Where the road leaves what it learns, also if it is left before its end.
+    pub fn trail(&self) -> Learning {
+        Learning { trail: Trail::default(), log: self.clone() }
+    }
+
     /// What the road learnt; the request's span lasts as long as its log.
-    pub fn learn(&self, trail: &Trail) {
+    fn learn(&self, trail: &Trail) {
         let facts = &trail.facts;
         let _ = self.0.span.set(trail.span.clone());
         self.with(|line, _| {
@@ -96,11 +105,58 @@ impl RequestLog {
     }
 }
 
+/// What the road learns of a request. When it is dropped, the request's log knows it.
+pub struct Learning {
+    /// What was learnt so far.
+    pub trail: Trail,
+    log: RequestLog,
+}
+
+impl Drop for Learning {
+    fn drop(&mut self) {
+        self.log.learn(&self.trail);
+    }
+}
+
 impl Drop for Entry {
     fn drop(&mut self) {
         let (line, outcome) = self.line.get_mut().unwrap_or_else(PoisonError::into_inner);
         line.duration = self.started.elapsed();
+        // What dies by a fault of ours has not been left by its client.
+        if std::thread::panicking() {
+            (line.status, *outcome) = (500, Outcome::Failed);
+        }
         line.emit();
         self.metrics.request(line.rpc_method.as_deref(), *outcome, line.duration);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic;
+    use std::panic::AssertUnwindSafe;
+    use std::sync::Arc;
+
+    use super::RequestLog;
+    use crate::telemetry::metrics::Metrics;
+    use crate::telemetry::metrics::Outcome;
+    use crate::telemetry::request::RequestLine;
+
+    #[test]
+    fn a_request_that_panics_has_failed_and_one_that_is_dropped_was_left() {
+        let metrics = Arc::new(Metrics::new());
+        let log = || RequestLog::new(&metrics, RequestLine::default());
+        drop(log());
+        log().ended(Outcome::Ok);
+        let died = panic::catch_unwind(AssertUnwindSafe(|| {
+            let _log = log();
+            panic!("as a fault of ours would");
+        }));
+        assert!(died.is_err());
+        for outcome in ["cancelled", "ok", "failed"] {
+            let series = format!("fondaco_requests_total{{method=\"none\",outcome=\"{outcome}\"}} 1");
+            assert!(metrics.encode().contains(&series), "{outcome}");
+        }
+        assert!(metrics.encode().contains("fondaco_requests_in_flight 0"));
     }
 }

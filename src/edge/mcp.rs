@@ -12,6 +12,7 @@ use http::Request;
 use http::Response;
 use http::StatusCode;
 use http::request::Parts;
+use http_body::Body as _;
 use tower_http::catch_panic::CatchPanicLayer;
 
 use crate::app::App;
@@ -50,15 +51,16 @@ async fn serve(app: Arc<App>, request: Request<Body>) -> Response<Body> {
     let directory = app.tenants.current();
     let mut origin = None;
     let entered = enter(&app, &directory, &parts, &mut origin);
-    let log = RequestLog::begin(&app, &parts, path_kind(&parts, entered.as_ref().ok()));
+    let log = RequestLog::begin(&app, &parts, path_kind(parts.uri.path()));
     let mut response = match entered {
         Err(error) => respond::refuse_early(&error, &log),
         Ok(To::Preflight(origin)) => preflight(&origin, &parts.headers, &log),
-        Ok(To::Document(response)) => document(response, &log),
+        Ok(To::Document(response)) => document(response, &parts.method, &log),
         Ok(To::Endpoint(endpoint)) => {
             let post = Post { headers: parts.headers, endpoint: endpoint.clone(), directory, body };
-            let answer = pipeline::handle(&app, post).await;
-            respond::answer(&app, answer, &endpoint, &log)
+            let mut learning = log.trail();
+            let outcome = pipeline::handle(&app, post, &mut learning.trail).await;
+            respond::answer(&app, &learning.trail, outcome, &endpoint, &log)
         }
     };
     log.status(response.status());
@@ -87,7 +89,9 @@ fn enter(
     let path = parts.uri.path();
     let known = |authority: &str| directory.host(authority).is_some();
     let allowed = |authority: &str, origin: &str| {
-        directory.origin_allowed(directory.endpoint(authority, path).as_deref(), origin)
+        // A page reads its endpoint's metadata before it calls it.
+        let endpoint = directory.endpoint(authority, path).or_else(|| directory.metadata(authority, path));
+        directory.origin_allowed(endpoint.as_deref(), origin)
     };
     let (authority, named) = origin::admit(parts, known, allowed)?;
     if let Some(named) = named {
@@ -109,13 +113,15 @@ fn enter(
     }
 }
 
-fn path_kind(parts: &Parts, to: Option<&To>) -> PathKind {
-    match to {
-        Some(To::Endpoint(_)) if parts.uri.path().starts_with("/t/") => PathKind::TenantMcp,
-        Some(To::Endpoint(_)) => PathKind::Mcp,
-        Some(To::Document(_)) if parts.uri.path().ends_with("/jwks") => PathKind::DevIssuer,
-        Some(To::Document(_)) => PathKind::Metadata,
-        Some(To::Preflight(_)) | None => PathKind::Other,
+/// What a path names, whatever becomes of the request.
+fn path_kind(path: &str) -> PathKind {
+    let own = path.strip_suffix('/').unwrap_or(path);
+    match own.rsplit_once('/') {
+        Some(("", "mcp")) => PathKind::Mcp,
+        Some((tenant, "mcp")) if tenant.starts_with("/t/") => PathKind::TenantMcp,
+        _ if own.starts_with("/.well-known/") => PathKind::Metadata,
+        _ if own.starts_with("/dev-issuer/") => PathKind::DevIssuer,
+        _ => PathKind::Other,
     }
 }
 
@@ -127,7 +133,9 @@ fn preflight(origin: &str, requested: &HeaderMap, log: &RequestLog) -> Response<
     response
 }
 
-fn document(response: Response<Body>, log: &RequestLog) -> Response<Body> {
+fn document(response: Response<Body>, method: &Method, log: &RequestLog) -> Response<Body> {
+    let sent = if method == Method::HEAD { 0 } else { response.body().size_hint().lower() };
+    log.sent(usize::try_from(sent).unwrap_or_default());
     log.ended(Outcome::Ok);
     response
 }

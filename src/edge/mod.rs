@@ -1,7 +1,7 @@
 //! The edge: bytes in, one proven HTTP request out (steps 1 to 4 of the ladder), and the answer out.
 //!
-//! [`accept`] owns sockets, time and drain; [`framing`] is step 1, [`origin`] steps 2 and 3,
-//! What they refuse is an [`EdgeError`]; its status is `respond`'s business.
+//! [`accept`] owns sockets, time and drain; [`framing`] is step 1, [`origin`] steps 2 and 3. What
+//! they refuse is an [`EdgeError`]; its status is `respond`'s business, as every other's.
 
 pub mod accept;
 pub mod discovery;
@@ -56,7 +56,7 @@ impl EdgeError {
             Self::BadHost(_) | Self::UnknownHost => "host",
             Self::ForbiddenOrigin => "origin",
             Self::NotFound => "path",
-            Self::MethodNotAllowed { .. } => "method",
+            Self::MethodNotAllowed { .. } => "http_method",
         }
     }
 

@@ -25,7 +25,6 @@ use crate::error::Refusal;
 use crate::exchange::Frames;
 use crate::exchange::Reply;
 use crate::model::endpoint::Endpoint;
-use crate::pipeline::Answer;
 use crate::pipeline::Trail;
 use crate::protocol::ProtocolError;
 use crate::protocol::call::Outcome;
@@ -148,9 +147,13 @@ pub fn refuse_early(error: &EdgeError, log: &RequestLog) -> Response<Body> {
 }
 
 /// The response of a request that took the road.
-pub fn answer(app: &App, answer: Answer, endpoint: &Endpoint, log: &RequestLog) -> Response<Body> {
-    let Answer { trail, outcome } = answer;
-    log.learn(&trail);
+pub fn answer(
+    app: &App,
+    trail: &Trail,
+    outcome: Result<Reply<Refusal>, Refusal>,
+    endpoint: &Endpoint,
+    log: &RequestLog,
+) -> Response<Body> {
     match outcome {
         Ok(Reply::Accepted) => {
             log.ended(Ended::Ok);
@@ -162,8 +165,8 @@ pub fn answer(app: &App, answer: Answer, endpoint: &Endpoint, log: &RequestLog) 
             log.ended(ended(&outcome));
             whole(status, &message, trail.accept, log)
         }
-        Ok(Reply::Stream(frames)) => stream(app, trail.id, frames, log),
-        Err(refusal) => refuse(&trail, &refusal, endpoint, log),
+        Ok(Reply::Stream(frames)) => stream(app, trail.id.clone(), frames, log),
+        Err(refusal) => refuse(trail, &refusal, endpoint, log),
     }
 }
 

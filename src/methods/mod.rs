@@ -11,6 +11,8 @@ use crate::exchange::Exchange;
 use crate::model::endpoint::Owner;
 use crate::protocol::json::Json;
 use crate::protocol::json::compose::Object;
+use crate::protocol::meta::SERVER_INFO;
+use crate::protocol::meta::our_info;
 use crate::router::RouteError;
 
 /// Why a method has no answer. `Display` is what the caller reads.
@@ -24,16 +26,9 @@ pub enum CallError {
     Backend(#[from] BackendError),
 }
 
-/// The name and version that every result is stamped with.
-///
-/// spec: basic/index, _meta: serverInfo
-pub fn server_info() -> Json {
-    Object::new().put_str("name", "fondaco").put_str("version", env!("CARGO_PKG_VERSION")).finish()
-}
-
 /// The `_meta` of a result that is ours alone.
 fn own_meta() -> Json {
-    Object::new().put("io.modelcontextprotocol/serverInfo", &server_info()).finish()
+    Object::new().put(SERVER_INFO, &our_info()).finish()
 }
 
 /// Adds what makes a result cacheable.

@@ -3,6 +3,7 @@
 use crate::protocol::ProtocolError;
 use crate::protocol::json::Json;
 use crate::protocol::json::Kind;
+use crate::protocol::json::compose::Object;
 use crate::protocol::message::misspells;
 
 #[cfg(test)]
@@ -26,6 +27,14 @@ const TRACEPARENT_BYTES: usize = 256;
 /// Every key that means something to us.
 const KNOWN: [&str; 8] =
     [VERSION, CAPABILITIES, CLIENT, LOG_LEVEL, PROGRESS_TOKEN, TRACEPARENT, TRACESTATE, BAGGAGE];
+
+/// The key of a result's `_meta` under which a server says what it is.
+pub const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
+
+/// What this gateway calls itself, as a server and as a client.
+pub fn our_info() -> Json {
+    Object::new().put_str("name", "fondaco").put_str("version", env!("CARGO_PKG_VERSION")).finish()
+}
 
 /// The levels of `logLevel`.
 ///

@@ -65,6 +65,7 @@ struct Slots {
     progress: VecDeque<Json>,
     bytes: usize,
     end: Option<Json>,
+    closed: bool,
 }
 
 impl Mailbox {
@@ -94,14 +95,36 @@ impl Mailbox {
         self.changed.notify_one();
     }
 
-    /// The next message and whether it is the last.
-    fn take(&self) -> Option<(Json, bool)> {
+    fn take(&self) -> Post {
         let mut slots = self.slots();
         if let Some(json) = slots.progress.pop_front() {
             slots.bytes -= json.bytes().len();
-            return Some((json, false));
+            return Post::Progress(json);
         }
-        slots.end.take().map(|json| (json, true))
+        match slots.end.take() {
+            Some(json) => Post::End(json),
+            None if slots.closed => Post::Closed,
+            None => Post::Nothing,
+        }
+    }
+}
+
+/// What lies in the mailbox.
+enum Post {
+    Progress(Json),
+    End(Json),
+    /// Nothing, and nothing will: whoever read the frames has died.
+    Closed,
+    Nothing,
+}
+
+/// The reader's side; however the reader ends, the writer hears of it.
+struct Inbox(Arc<Mailbox>);
+
+impl Drop for Inbox {
+    fn drop(&mut self) {
+        self.0.slots().closed = true;
+        self.0.changed.notify_one();
     }
 }
 
@@ -127,16 +150,16 @@ pub fn write<E: Send + 'static>(
 ) -> impl Stream<Item = Bytes> + Send + 'static {
     let mailbox = Arc::new(Mailbox::new(bounds.buffer));
     let cancel = CancellationToken::new();
-    let (inbox, stop) = (mailbox.clone(), cancel.clone());
+    let (inbox, stop) = (Inbox(mailbox.clone()), cancel.clone());
     let read = async move {
         let end = loop {
             match frames.next().await {
-                Some(Frame::Progress(json)) => inbox.progressed(json),
+                Some(Frame::Progress(json)) => inbox.0.progressed(json),
                 Some(Frame::End(end)) => break Some(end),
                 None => break None,
             }
         };
-        inbox.ended(render(end));
+        inbox.0.ended(render(end));
     };
     tasks.spawn(async move { stop.run_until_cancelled(read).map(drop).await });
     let state = Writer { mailbox, ended: false, _cancel: cancel.drop_guard() };
@@ -158,9 +181,14 @@ impl Writer {
         loop {
             // Armed before the slots are read, so that nothing put in between is missed.
             let changed = mailbox.changed.notified();
-            if let Some((json, last)) = mailbox.take() {
-                self.ended = last;
-                return Some((sse::event(&json), self));
+            match mailbox.take() {
+                Post::Progress(json) => return Some((sse::event(&json), self)),
+                Post::End(json) => {
+                    self.ended = true;
+                    return Some((sse::event(&json), self));
+                }
+                Post::Closed => return None,
+                Post::Nothing => {}
             }
             if timeout(keep_alive, changed).await.is_err() {
                 return Some((Bytes::from_static(sse::KEEP_ALIVE), self));

@@ -184,7 +184,7 @@ impl Metrics {
         let refreshes = self.catalog_refreshes.clone();
         registry.register("catalog_refreshes", "Refreshes of a backend's catalog", refreshes);
         let left_out = self.tools_left_out.clone();
-        registry.register("tools_left_out", "Tools that a refresh left out, each time", left_out);
+        registry.register("tools_left_out", "Tools that were left out, each when that is found", left_out);
         registry.register("config_reloads", "Reloads of the tenants file", self.config_reloads.clone());
     }
 
@@ -232,10 +232,14 @@ impl Metrics {
         self.upstream_seconds.observe(time.as_secs_f64());
     }
 
-    /// A backend's catalog was refreshed; `left_out` tools were not taken.
-    pub fn catalog_refresh(&self, outcome: Outcome, left_out: u64) {
+    /// A backend was asked for its list of tools.
+    pub fn catalog_refresh(&self, outcome: Outcome) {
         self.catalog_refreshes.get_or_create(&ByOutcome { outcome: outcome.as_str() }).inc();
-        self.tools_left_out.inc_by(left_out);
+    }
+
+    /// So many tools were found that have to be left out.
+    pub fn tools_left_out(&self, tools: u64) {
+        self.tools_left_out.inc_by(tools);
     }
 
     /// The tenants file was read again.
@@ -302,7 +306,7 @@ mod tests {
         metrics.token_cache(true);
         metrics.key_fetch(Outcome::Ok);
         metrics.upstream(Outcome::Ok, Duration::ZERO);
-        metrics.catalog_refresh(Outcome::Ok, 0);
+        metrics.catalog_refresh(Outcome::Ok);
         metrics.config_reload(Outcome::Ok);
         let encoded = metrics.encode();
         let typed = encoded.lines().filter_map(|line| line.strip_prefix("# TYPE "));

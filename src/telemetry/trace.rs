@@ -23,7 +23,7 @@ pub(super) fn exporting() {
 
 /// The span of a request, named by the MCP and GenAI semantic conventions, as a child of the
 /// client's `traceparent`. Disabled where nothing is exported.
-pub fn request(method: &'static str, target: Option<&str>, traceparent: Option<&str>) -> Span {
+pub fn request(method: &'static str, traceparent: Option<&str>) -> Span {
     if !EXPORTING.load(Ordering::Relaxed) {
         return Span::none();
     }
@@ -33,7 +33,7 @@ pub fn request(method: &'static str, target: Option<&str>, traceparent: Option<&
         otel.name = method,
         otel.kind = "server",
         mcp.method.name = method,
-        gen_ai.tool.name = target,
+        gen_ai.tool.name = tracing::field::Empty,
     );
     if let Some(parent) = traceparent {
         let carrier = HashMap::from([(TRACEPARENT.to_owned(), parent.to_owned())]);
@@ -41,6 +41,11 @@ pub fn request(method: &'static str, target: Option<&str>, traceparent: Option<&
         let _ = span.set_parent(TraceContextPropagator::new().extract(&carrier));
     }
     span
+}
+
+/// Says which tool it is, once it is known to be one.
+pub fn tool(span: &Span, name: &str) {
+    span.record("gen_ai.tool.name", name);
 }
 
 /// What a backend gets as `traceparent`, so that its spans are children of `span`.

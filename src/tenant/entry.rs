@@ -172,8 +172,9 @@ fn claim(loader: &mut Loader<'_>, at: &At<'_>, url: &Arc<str>, audiences: &[Arc<
 
 fn backends(loader: &mut Loader<'_>, fields: &Fields<'_>, tenant: &TenantName) -> Vec<Arc<Backend>> {
     let declared = fields.get("secrets").map_or_else(Vec::new, |at| at.entries());
-    let read =
-        declared.iter().filter_map(|(name, at)| secret::read(tenant, name, at, loader.env, loader.known));
+    let read = declared
+        .iter()
+        .filter_map(|(name, at)| secret::read(tenant, name, at, loader.env, loader.known, loader.own_dir));
     let secrets: Vec<_> = read.collect();
     let names: Vec<&str> = declared.iter().map(|(name, _)| *name).collect();
     let entries = fields.get("backends").map_or_else(Vec::new, |at| at.entries());

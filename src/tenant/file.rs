@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::collections::HashSet;
+use std::path::Path;
 use std::sync::Arc;
 
 use crate::config::public;
@@ -72,6 +73,8 @@ pub struct Loader<'l> {
     pub(super) env: &'l Environment,
     /// The secrets that are in use.
     pub(super) known: &'l Secrets,
+    /// Where the gateway's own keys are.
+    pub(super) own_dir: Option<&'l Path>,
     pub(super) loaded: Loaded,
     /// Who has an authority.
     pub(super) hosts: HashMap<String, String>,
@@ -85,13 +88,18 @@ pub struct Loader<'l> {
 impl<'l> Loader<'l> {
     /// A loader for a deployment that is reached under `public`. Secrets that are `known` are used
     /// on as they are, also where they cannot be read now.
-    pub fn new(public: &'l PublicUrls, env: &'l Environment, known: &'l Secrets) -> Self {
+    pub fn new(
+        public: &'l PublicUrls,
+        env: &'l Environment,
+        known: &'l Secrets,
+        own_dir: Option<&'l Path>,
+    ) -> Self {
         let authorities =
             public.all().flat_map(|url| public::authorities(&url.origin().ascii_serialization()));
         let hosts = authorities.map(|authority| (authority, "the deployment".to_owned())).collect();
         let loaded = Loaded::default();
         let (pairs, earlier, report) = (HashMap::new(), HashSet::new(), Report::default());
-        Self { public, env, known, loaded, hosts, pairs, earlier, report }
+        Self { public, env, known, own_dir, loaded, hosts, pairs, earlier, report }
     }
 
     /// Reads one file's text; `source` is its name in messages.

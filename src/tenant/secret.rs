@@ -1,6 +1,7 @@
 //! Secrets of tenants: where their values come from, and how they follow their sources.
 
 use std::collections::HashMap;
+use std::path::Path;
 use std::path::PathBuf;
 
 use http::HeaderValue;
@@ -114,13 +115,22 @@ impl Secrets {
     }
 }
 
-/// Reads one entry of a tenant's `secrets`.
+/// Whether `path` leads into `directory`, over whatever links.
+fn is_within(path: &Path, directory: &Path) -> bool {
+    match (path.canonicalize(), directory.canonicalize()) {
+        (Ok(path), Ok(directory)) => path.starts_with(directory),
+        _ => false,
+    }
+}
+
+/// Reads one entry of a tenant's `secrets`. What lies in `own_dir` is the gateway's own.
 pub(super) fn read(
     tenant: &TenantName,
     name: &str,
     at: &At<'_>,
     env: &Environment,
     known: &Secrets,
+    own_dir: Option<&Path>,
 ) -> Option<Secret> {
     let legal = |b: u8| b.is_ascii_alphanumeric() || b"-_.".contains(&b);
     if name.is_empty() || name.len() > 64 || !name.bytes().all(legal) {
@@ -128,8 +138,20 @@ pub(super) fn read(
     }
     let fields = at.map(&["file", "env"])?;
     let (place, origin) = match (fields.get("file"), fields.get("env")) {
-        (Some(file), None) => (file.clone(), Origin::File(file.path()?)),
-        (None, Some(env)) => (env.clone(), Origin::Variable(env.filled()?.to_owned())),
+        (Some(file), None) => {
+            let path = file.path()?;
+            if own_dir.is_some_and(|own| is_within(&path, own)) {
+                return file.refuse("this file is the gateway's own: its keys are no tenant's secret");
+            }
+            (file.clone(), Origin::File(path))
+        }
+        (None, Some(env)) => {
+            let variable = env.filled()?;
+            if variable.starts_with("FONDACO_") {
+                return env.refuse("this variable is the gateway's own setting, and no tenant's secret");
+            }
+            (env.clone(), Origin::Variable(variable.to_owned()))
+        }
         _ => {
             return at
                 .refuse_hint("expected either `file` or `env`", "a value is never written into this file");

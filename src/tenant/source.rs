@@ -30,6 +30,9 @@ pub type Environment = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
 /// The longest tenants file that is read.
 const LONGEST: u64 = 64 << 20;
 
+/// As many links as the system follows.
+const MOST_LINKS: usize = 40;
+
 /// Where tenants come from.
 #[derive(Clone)]
 pub struct Sources {
@@ -41,6 +44,8 @@ pub struct Sources {
     pub file: Option<PathBuf>,
     /// Where `{env: NAME}` secrets are.
     pub env: Environment,
+    /// Where the gateway keeps its own keys: no tenant's secret may come from there.
+    pub own_dir: Option<PathBuf>,
 }
 
 /// The tenants of this process, always the last good ones.
@@ -80,6 +85,7 @@ impl Sources {
             built_in: None,
             file: settings.tenants.clone(),
             env: Arc::new(|name| std::env::var(name).ok()),
+            own_dir: Some(settings.data_dir.clone()),
         }
     }
 
@@ -93,7 +99,7 @@ impl Sources {
     }
 
     fn parse(&self, text: Option<io::Result<String>>, known: &Secrets) -> Result<Loaded, Report> {
-        let mut loader = Loader::new(&self.public, &self.env, known);
+        let mut loader = Loader::new(&self.public, &self.env, known, self.own_dir.as_deref());
         if let Some(built_in) = &self.built_in {
             loader.layer(built_in, "built-in tenants");
         }
@@ -176,7 +182,7 @@ impl Tenants {
     pub(super) fn directories(&self) -> Vec<PathBuf> {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let files = self.sources.file.iter().chain(state.secrets.files());
-        let mut directories: Vec<PathBuf> = files.filter_map(|file| directory(file)).collect();
+        let mut directories: Vec<PathBuf> = files.flat_map(|file| directories(file)).collect();
         directories.sort();
         directories.dedup();
         directories
@@ -200,9 +206,26 @@ impl Tenants {
     }
 }
 
-fn directory(file: &Path) -> Option<PathBuf> {
-    let parent = file.parent()?;
-    Some(if parent.as_os_str().is_empty() { PathBuf::from(".") } else { parent.to_owned() })
+/// The directory of every link on the way to `file`, and of what it leads to in the end.
+fn directories(file: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut path = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
+    while let Some((link, target)) = first_link(&path).filter(|_| found.len() < MOST_LINKS) {
+        let Some(directory) = link.parent() else { break };
+        let rest = path.strip_prefix(&link).unwrap_or(Path::new(""));
+        let target = if rest.as_os_str().is_empty() { target } else { target.join(rest) };
+        found.push(directory.to_owned());
+        path = directory.join(target);
+    }
+    found.extend(path.parent().map(Path::to_owned));
+    found
+}
+
+/// The first part of `path` that is a link, and what it says.
+fn first_link(path: &Path) -> Option<(PathBuf, PathBuf)> {
+    let mut parts: Vec<&Path> = path.ancestors().collect();
+    parts.reverse();
+    parts.into_iter().find_map(|part| Some((part.to_owned(), std::fs::read_link(part).ok()?)))
 }
 
 fn read(path: &Path) -> io::Result<String> {

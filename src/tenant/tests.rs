@@ -75,7 +75,7 @@ fn env() -> Environment {
 
 fn load(text: &str) -> Result<Loaded, Report> {
     let (public, env, known) = (public(), env(), Secrets::default());
-    let mut loader = Loader::new(&public, &env, &known);
+    let mut loader = Loader::new(&public, &env, &known, None);
     loader.layer(text, "tenants.yaml");
     loader.finish()
 }
@@ -553,7 +553,7 @@ fn callers_reach_their_own_tenant_alone() {
 fn files_lie_over_built_in_tenants() {
     let (public, env, known) = (public(), env(), Secrets::default());
     let both = |text: &str| {
-        let mut loader = Loader::new(&public, &env, &known);
+        let mut loader = Loader::new(&public, &env, &known, None);
         loader.layer(
             "issuers: [{issuer: https://dev.example, tenant_claim: tenant}]\ntenants: {demo: {}}\n",
             "built-in",
@@ -570,7 +570,13 @@ fn files_lie_over_built_in_tenants() {
 }
 
 fn open(path: &Path) -> Tenants {
-    let sources = Sources { public: public(), built_in: None, file: Some(path.to_owned()), env: env() };
+    let sources = Sources {
+        public: public(),
+        built_in: None,
+        file: Some(path.to_owned()),
+        env: env(),
+        own_dir: path.parent().map(|dir| dir.join("data")),
+    };
     Tenants::open(sources).unwrap_or_else(|report| panic!("{report}"))
 }
 
@@ -601,6 +607,44 @@ fn a_broken_file_leaves_the_last_good_one() {
     let same =
         |tenant| Arc::ptr_eq(&first.tenant(&name(tenant)).unwrap(), &second.tenant(&name(tenant)).unwrap());
     assert!(same("acme") && !same("beta"));
+}
+
+#[test]
+fn the_example_of_the_reference_page_loads() {
+    let page = include_str!("../../docs/reference/tenants.md");
+    let example = page.split("```yaml\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("tenants.yaml");
+    std::fs::write(dir.path().join("crm-token"), "token\n").unwrap();
+    std::fs::write(&path, example).unwrap();
+    let acme = open(&path).current().tenant(&name("acme")).unwrap();
+    assert_eq!(acme.backends.len(), 1);
+}
+
+#[test]
+fn the_gateways_own_keys_and_settings_are_no_tenants_secrets() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::create_dir(dir.path().join("data")).unwrap();
+    std::fs::write(dir.path().join("data/keyring"), "key\n").unwrap();
+    std::os::unix::fs::symlink("data/keyring", dir.path().join("link")).unwrap();
+    let path = dir.path().join("tenants.yaml");
+    for (secret, said) in [
+        ("{file: data/keyring}", "this file is the gateway's own"),
+        ("{file: link}", "this file is the gateway's own"),
+        ("{file: data/../data/keyring}", "this file is the gateway's own"),
+        ("{env: FONDACO_KEYS__RING}", "this variable is the gateway's own"),
+    ] {
+        std::fs::write(&path, format!("tenants: {{acme: {{secrets: {{t: {secret}}}}}}}\n")).unwrap();
+        let sources = Sources {
+            public: public(),
+            built_in: None,
+            file: Some(path.clone()),
+            env: Arc::new(|_| Some("value".to_owned())),
+            own_dir: Some(dir.path().join("data")),
+        };
+        let report = sources.load(&Secrets::default()).map(|_| ()).unwrap_err().to_string();
+        assert!(report.contains(said), "{secret}: {report}");
+    }
 }
 
 #[test]
@@ -652,7 +696,7 @@ async fn a_swapped_mount_is_seen() {
     let path = dir.path().join("tenants.yaml");
     std::os::unix::fs::symlink("..data/tenants.yaml", &path).unwrap();
     let (tenants, shutdown) = (Arc::new(open(&path)), CancellationToken::new());
-    let watch = tokio::spawn(Arc::clone(&tenants).watch(shutdown.clone()));
+    let watch = tokio::spawn(Arc::clone(&tenants).watch(Arc::default(), shutdown.clone()));
     write("2", "tenants: {beta: {}}");
     let seen = async {
         while tenants.current().tenant(&name("beta")).is_none() {

@@ -10,6 +10,9 @@ use notify::Watcher;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
+use crate::telemetry::metrics::Metrics;
+use crate::telemetry::metrics::Outcome;
+use crate::tenant::source::Reload;
 use crate::tenant::source::Tenants;
 
 /// How long a change may go on before it is looked at: files are written in pieces, and an
@@ -31,22 +34,33 @@ struct Watch {
 
 impl Tenants {
     /// Follows the tenants file and the files of secrets until `shutdown`, and reads them again on
-    /// SIGHUP. A file that does not load leaves everything as it was.
+    /// SIGHUP. A file that does not load leaves everything as it was. Reloads are counted.
     ///
     /// # Cancel safety
     /// Dropping the future stops the watch and leaves the last good tenants in place.
-    pub async fn watch(self: Arc<Self>, shutdown: CancellationToken) {
+    pub async fn watch(self: Arc<Self>, metrics: Arc<Metrics>, shutdown: CancellationToken) {
         let changed = Arc::new(Notify::new());
         let mut watch = Watch::new(Arc::clone(&changed));
         let mut hangup = Hangup::new();
         watch.cover(self.directories());
         loop {
             let tenants = Arc::clone(&self);
-            if tokio::task::spawn_blocking(move || tenants.reload()).await.is_err() {
-                tracing::error!("reading the tenants ended unexpectedly; they stay what they were");
+            match tokio::task::spawn_blocking(move || tenants.reload()).await {
+                Ok(Reload::Unchanged) => {}
+                Ok(Reload::Swapped) => metrics.config_reload(Outcome::Ok),
+                Ok(Reload::Refused) => metrics.config_reload(Outcome::Refused),
+                Err(_) => {
+                    metrics.config_reload(Outcome::Failed);
+                    tracing::error!("reading the tenants ended unexpectedly; they stay what they were");
+                }
+            }
+            let directories = self.directories();
+            if watch.directories != directories {
+                // What changed there before it was watched is seen by one more look.
+                changed.notify_one();
             }
             // What was refused may wait for the file of a secret that nobody watches yet.
-            let watched = watch.cover(self.directories()) && !self.is_refused();
+            let watched = watch.cover(directories) && !self.is_refused();
             tokio::select! {
                 () = shutdown.cancelled() => return,
                 () = tokio::time::sleep(if watched { SELDOM } else { OFTEN }) => {}

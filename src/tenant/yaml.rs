@@ -28,6 +28,9 @@ pub fn parse(text: &str, source: &str) -> Result<Node, Problem> {
     walk.deserialize(yaml_serde::Deserializer::from_str(text)).map_err(|error| {
         let message = error.to_string();
         let message = message.split(" at line ").next().unwrap_or_default();
+        // What is YAML and not for us says so by itself.
+        let ours = message.starts_with("found ");
+        let message = if ours { message.to_owned() } else { format!("not YAML: {message}") };
         let line = error.location().map(|location| location.line());
         Problem { line, ..Problem::new(&source, "", message) }
     })

@@ -3,12 +3,17 @@
 
 mod architecture;
 mod cases;
+mod commands;
+mod edge;
 mod faults;
 mod harness;
+mod identity;
 mod isolation;
 mod ladder;
+mod observe;
 mod peers;
 mod relay;
 #[path = "../clients/rmcp.rs"]
 mod rmcp_client;
 mod streams;
+mod tenants;

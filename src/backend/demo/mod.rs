@@ -19,7 +19,6 @@ use crate::backend::ToolCall;
 use crate::backend::ToolListing;
 use crate::backend::clock::Clocks;
 use crate::backend::demo::draft::Drafts;
-use crate::backend::mcp::answer::our_info;
 use crate::exchange::Frame;
 use crate::exchange::Frames;
 use crate::model::tenant;
@@ -29,6 +28,8 @@ use crate::protocol::code;
 use crate::protocol::json::Json;
 use crate::protocol::json::compose::Array;
 use crate::protocol::json::compose::Object;
+use crate::protocol::meta::SERVER_INFO;
+use crate::protocol::meta::our_info;
 
 const TOOLS: &str = include_str!("tools.json");
 const DEPTH: usize = 16;
@@ -166,7 +167,7 @@ fn said(said: Said) -> Outcome {
         Said::Wrong(text) => (text, None, true),
     };
     let block = Object::new().put_str("type", "text").put_str("text", &text).finish();
-    let meta = Object::new().put("io.modelcontextprotocol/serverInfo", &our_info()).finish();
+    let meta = Object::new().put(SERVER_INFO, &our_info()).finish();
     let result = Object::new()
         .put_str("resultType", "complete")
         .put("content", &Array::new().push(&block).finish())

@@ -10,8 +10,9 @@ use crate::protocol::call::RpcError;
 use crate::protocol::code;
 use crate::protocol::json::Json;
 use crate::protocol::json::compose::Object;
+use crate::protocol::meta::SERVER_INFO;
+use crate::protocol::meta::our_info;
 
-const SERVER_INFO_KEY: &str = "io.modelcontextprotocol/serverInfo";
 const UPSTREAM_INFO_KEY: &str = "dev.fondaco/upstreamServerInfo";
 const UPSTREAM_CODE_KEY: &str = "upstreamCode";
 
@@ -43,11 +44,6 @@ struct Envelope {
     params: Option<Json>,
     result: Option<Json>,
     error: Option<Json>,
-}
-
-/// Who we are, as `clientInfo` upstream and as `serverInfo` downstream.
-pub(in crate::backend) fn our_info() -> Json {
-    Object::new().put_str("name", "fondaco").put_str("version", env!("CARGO_PKG_VERSION")).finish()
 }
 
 impl Judge {
@@ -159,13 +155,13 @@ fn stamp(meta: &Json) -> Json {
     let mut stamped = Object::with_capacity(meta.bytes().len() + 128);
     for (key, value) in meta.members() {
         stamped = match &*key {
-            SERVER_INFO_KEY => stamped.put(UPSTREAM_INFO_KEY, &value),
+            SERVER_INFO => stamped.put(UPSTREAM_INFO_KEY, &value),
             // Ours to write, also where the backend is a gateway like us.
             UPSTREAM_INFO_KEY => stamped,
             _ => stamped.put(&key, &value),
         };
     }
-    stamped.put(SERVER_INFO_KEY, &our_info()).finish()
+    stamped.put(SERVER_INFO, &our_info()).finish()
 }
 
 /// An error, as it goes on: with a code that this gateway may say.

@@ -12,11 +12,11 @@ use crate::backend::BackendError;
 use crate::backend::ToolCall;
 use crate::backend::credential;
 use crate::backend::mcp::Mcp;
-use crate::backend::mcp::answer::our_info;
 use crate::egress::error::EgressError;
 use crate::protocol::headers::encode_value;
 use crate::protocol::json::Json;
 use crate::protocol::json::compose::Object;
+use crate::protocol::meta::our_info;
 use crate::protocol::methods::Method;
 use crate::protocol::version::LATEST;
 

@@ -24,12 +24,14 @@ use tokio::task::JoinHandle;
 
 use crate::harness::wire;
 use crate::harness::wire::Answer;
-use crate::harness::wire::Open;
+use crate::harness::wire::Connection;
 
 /// A running gateway.
 pub struct Gateway {
     /// Its public address.
     pub addr: SocketAddr,
+    /// Its admin address.
+    pub admin: SocketAddr,
     /// Its shared parts.
     pub app: Arc<App>,
     issuer: DevIssuer,
@@ -50,6 +52,7 @@ impl Gateway {
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
         let listeners = Listeners::bind(any, any).await.unwrap();
         let addr = listeners.public.local_addr().unwrap();
+        let admin = listeners.admin.local_addr().unwrap();
         let mut settings = Settings::dev(addr, state.path().to_owned());
         settings.egress.allow = vec!["127.0.0.0/8".to_owned()];
         settings.limits.drain_accept = std::time::Duration::ZERO;
@@ -65,7 +68,7 @@ impl Gateway {
         let running = tokio::spawn(server.run(async {
             let _ = stopped.await;
         }));
-        Self { addr, app, issuer: open(), stop, running, _state: state }
+        Self { addr, admin, app, issuer: open(), stop, running, _state: state }
     }
 
     /// A caller of the shared endpoint, by a token with these scopes.
@@ -87,6 +90,11 @@ impl Gateway {
             now,
         });
         Caller { addr: self.addr, path: path.to_owned(), token }
+    }
+
+    /// Asks for what anybody may read, under the authority `host`.
+    pub async fn get(&self, host: &str, path: &str) -> Answer {
+        wire::request(self.addr, "GET", path, &[("Host".to_owned(), host.to_owned())], b"").await
     }
 
     /// Drains the gateway and waits for its end.
@@ -169,9 +177,9 @@ impl Caller {
     }
 
     /// Begins a call on a connection of its own, with more members of `_meta`.
-    pub async fn open(&self, name: &str, meta: &str) -> Open {
-        let mut open = Open::connect(self.addr).await;
-        open.send(&self.path, &self.headers("tools/call", Some(name)), &call_text(name, meta)).await;
+    pub async fn open(&self, name: &str, meta: &str) -> Connection {
+        let mut open = Connection::open(self.addr).await;
+        open.post(&self.path, &self.headers("tools/call", Some(name)), &call_text(name, meta)).await;
         open
     }
 

@@ -50,6 +50,16 @@ impl Process {
         waited.unwrap_or_else(|_| panic!("the program did not say {start:?} within 60 s"))
     }
 
+    /// Everything that it says up to and with the line that starts with `start`.
+    pub async fn until(&mut self, start: &str) -> String {
+        let mut said = String::new();
+        while !said.lines().last().is_some_and(|line| line.starts_with(start)) {
+            said.push_str(&self.line("").await);
+            said.push('\n');
+        }
+        said
+    }
+
     /// Its process id.
     pub fn id(&self) -> u32 {
         self.child.id().expect("the program is running")
@@ -57,10 +67,21 @@ impl Process {
 
     /// Sends SIGTERM and waits for its end.
     pub async fn terminate(mut self) -> std::process::ExitStatus {
-        let kill = std::process::Command::new("kill").arg(self.id().to_string()).status().unwrap();
+        self.signal("TERM");
+        self.end().await
+    }
+
+    /// Sends a signal, by its name without `SIG`.
+    pub fn signal(&self, name: &str) {
+        let id = self.id().to_string();
+        let kill = std::process::Command::new("kill").args(["-s", name, &id]).status().unwrap();
         assert!(kill.success());
+    }
+
+    /// Waits for its end.
+    pub async fn end(&mut self) -> std::process::ExitStatus {
         let ended = tokio::time::timeout(Duration::from_secs(30), self.child.wait()).await;
-        ended.expect("the program did not end within 30 s of SIGTERM").unwrap()
+        ended.expect("the program did not end within 30 s").unwrap()
     }
 }
 

@@ -9,6 +9,9 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::TcpSocket;
 use tokio::net::TcpStream;
 
+/// How long an answer, or a part of one, is waited for.
+const PATIENCE: Duration = Duration::from_secs(30);
+
 /// A whole answer.
 #[derive(Debug)]
 pub struct Answer {
@@ -128,8 +131,9 @@ fn unchunk(mut body: &[u8]) -> Vec<u8> {
     out
 }
 
-/// A connection whose answers are read piece by piece. Dropping it closes it.
-pub struct Open {
+/// A connection that is kept from one request to the next, and whose answers can be read piece by
+/// piece. Dropping it closes it.
+pub struct Connection {
     stream: TcpStream,
     raw: Vec<u8>,
     body: Vec<u8>,
@@ -138,52 +142,79 @@ pub struct Open {
     ended: bool,
 }
 
-impl Open {
+impl Connection {
     /// Connects.
-    pub async fn connect(addr: SocketAddr) -> Self {
+    pub async fn open(addr: SocketAddr) -> Self {
         Self::over(TcpStream::connect(addr).await.unwrap())
     }
 
     /// Connects with as small a receive buffer as the system gives.
-    pub async fn connect_narrow(addr: SocketAddr) -> Self {
+    pub async fn open_narrow(addr: SocketAddr) -> Self {
         let socket = TcpSocket::new_v4().unwrap();
         socket.set_recv_buffer_size(1).unwrap();
         Self::over(socket.connect(addr).await.unwrap())
     }
 
     fn over(stream: TcpStream) -> Self {
+        stream.set_nodelay(true).unwrap();
         Self { stream, raw: Vec::new(), body: Vec::new(), left: None, ended: true }
     }
 
+    /// Sends these bytes; whether the other side still took them.
+    pub async fn send(&mut self, bytes: impl AsRef<[u8]>) -> bool {
+        self.stream.write_all(bytes.as_ref()).await.is_ok()
+    }
+
     /// Sends a POST without waiting for its answer.
-    pub async fn send(&mut self, path: &str, headers: &[(String, String)], body: &str) {
+    pub async fn post(&mut self, path: &str, headers: &[(String, String)], body: &str) {
         let mut text = format!("POST {path} HTTP/1.1\r\nHost: {}\r\n", self.stream.peer_addr().unwrap());
         for (name, value) in headers {
             text.push_str(&format!("{name}: {value}\r\n"));
         }
         text.push_str(&format!("Content-Length: {}\r\n\r\n{body}", body.len()));
-        self.stream.write_all(text.as_bytes()).await.unwrap();
+        assert!(self.send(text).await, "closed before the request was sent");
     }
 
-    /// Reads the next answer's head; its body is empty.
+    /// The next answer's head, a 1xx's too; its body is empty. Status 0 if the connection has ended.
     pub async fn head(&mut self) -> Answer {
         let end = loop {
             match self.raw.windows(4).position(|bytes| bytes == b"\r\n\r\n") {
                 Some(end) => break end + 4,
-                None => assert!(self.fill().await, "closed before an answer"),
+                None if self.fill(PATIENCE).await => {}
+                None => {
+                    let body = std::mem::take(&mut self.raw);
+                    self.ended = true;
+                    return Answer { status: 0, headers: Vec::new(), body };
+                }
             }
         };
         let answer = parse(&self.raw.drain(..end).collect::<Vec<_>>());
         self.body.clear();
-        self.left = answer.header("content-length").map(|length| length.parse().unwrap());
-        self.ended = false;
-        self.decode();
+        self.left = match answer.header("transfer-encoding") {
+            Some(_) => None,
+            None => Some(answer.header("content-length").map_or(0, |length| length.parse().unwrap())),
+        };
+        self.ended = self.left == Some(0);
         answer
     }
 
-    /// Reads the next event with its lines, or the next comment; `None` at the end of the stream.
+    /// The next answer, whole.
+    pub async fn answer(&mut self) -> Answer {
+        let mut answer = self.head().await;
+        self.decode();
+        while !self.ended && self.fill(PATIENCE).await {
+            self.decode();
+        }
+        if answer.status != 0 {
+            answer.body = std::mem::take(&mut self.body);
+        }
+        answer
+    }
+
+    /// The next event with its lines, or the next comment; `None` at the end of the stream.
     pub async fn event(&mut self) -> Option<String> {
         loop {
+            self.decode();
             if let Some(end) = self.body.windows(2).position(|bytes| bytes == b"\n\n") {
                 let block = self.body.drain(..end + 2).collect::<Vec<_>>();
                 return Some(String::from_utf8(block).unwrap());
@@ -192,28 +223,30 @@ impl Open {
                 assert!(self.body.is_empty(), "a stream ends with a whole event");
                 return None;
             }
-            assert!(self.fill().await, "closed in the middle of a stream");
-            self.decode();
+            assert!(self.fill(PATIENCE).await, "closed in the middle of a stream");
         }
     }
 
-    /// Reads the next answer whole.
-    pub async fn answer(&mut self) -> Answer {
-        let mut answer = self.head().await;
-        while !self.ended {
-            assert!(self.fill().await, "closed in the middle of an answer");
-            self.decode();
-        }
-        answer.body = std::mem::take(&mut self.body);
-        answer
+    /// Whether nothing at all comes within `time`, and the connection stays open.
+    pub async fn is_silent(&mut self, time: Duration) -> bool {
+        self.raw.is_empty() && tokio::time::timeout(time, self.stream.read_buf(&mut self.raw)).await.is_err()
     }
 
-    async fn fill(&mut self) -> bool {
-        let read = tokio::time::timeout(Duration::from_secs(30), self.stream.read_buf(&mut self.raw)).await;
-        read.expect("nothing came within 30 s").is_ok_and(|count| count > 0)
+    /// Whether the other side closes, within 10 s and without another byte.
+    pub async fn is_closed(&mut self) -> bool {
+        self.raw.is_empty() && !self.fill(Duration::from_secs(10)).await
     }
 
+    async fn fill(&mut self, time: Duration) -> bool {
+        let read = tokio::time::timeout(time, self.stream.read_buf(&mut self.raw)).await;
+        read.unwrap_or_else(|_| panic!("nothing came within {time:?}")).is_ok_and(|count| count > 0)
+    }
+
+    /// Moves what has come of the body from `raw` to `body`.
     fn decode(&mut self) {
+        if self.ended {
+            return;
+        }
         if let Some(left) = &mut self.left {
             let taken = self.raw.len().min(*left);
             self.body.extend(self.raw.drain(..taken));
