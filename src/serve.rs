@@ -97,7 +97,6 @@ impl Server {
         listeners: Listeners,
         development: Option<Development>,
     ) -> Result<Self, StartError> {
-        let limits = Arc::new(settings.limits.clone());
         let clock = Clock::default();
         let metrics = Arc::new(Metrics::new());
         let (built_in, dev_issuer) = development.map(|d| (d.tenants, d.issuer)).unzip();
@@ -108,6 +107,7 @@ impl Server {
             [] => KeyRing::open_or_create(&settings.data_dir)?,
             ring => KeyRing::new(ring.iter().map(|key| *key.bytes()).collect())?,
         };
+        let limits = Arc::new(accept::fitted(settings.limits.clone()));
         let app = Arc::new(App {
             auth: Authenticator::new(egress.clone(), clock.clone(), &limits, metrics.clone()),
             catalogs: Catalogs::new(egress, limits.clone(), metrics.clone()),

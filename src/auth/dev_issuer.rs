@@ -9,6 +9,7 @@ use std::io;
 use std::io::Write;
 use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -37,6 +38,11 @@ pub enum DevIssuerError {
     /// The file holds something else, or no key could be made.
     #[error("`{0}` is not an ES256 key in PEM form; remove it and a new one is made")]
     Key(PathBuf),
+    /// Others could sign with the key.
+    #[error(
+        "others than its owner may read or write `{0}`; `chmod 600` it, or remove it and a new key is made"
+    )]
+    Exposed(PathBuf),
 }
 
 /// An issuer with one ES256 key, kept in the data directory.
@@ -71,11 +77,15 @@ impl DevIssuer {
     /// first use, readable by its owner alone.
     pub fn open(data_dir: &Path, issuer_url: &str) -> Result<Self, DevIssuerError> {
         let path = data_dir.join("dev-issuer.pem");
-        let pem = match fs::read(&path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => create(data_dir, &path),
-            read => read.map(Zeroizing::new),
-        };
-        let pem = pem.map_err(|error| DevIssuerError::File(path.clone(), error))?;
+        let failed = |error| DevIssuerError::File(path.clone(), error);
+        if !path.try_exists().map_err(failed)? {
+            create(data_dir, &path).map_err(failed)?;
+        }
+        let mode = fs::metadata(&path).map_err(failed)?.permissions().mode();
+        if mode & 0o077 != 0 {
+            return Err(DevIssuerError::Exposed(path));
+        }
+        let pem = fs::read(&path).map(Zeroizing::new).map_err(failed)?;
         Self::load(&pem, issuer_url).ok_or(DevIssuerError::Key(path))
     }
 
@@ -132,7 +142,7 @@ impl DevIssuer {
 }
 
 /// Makes a key and writes it, whole or not at all. Of two processes that do, the first wins.
-fn create(data_dir: &Path, path: &Path) -> io::Result<Zeroizing<Vec<u8>>> {
+fn create(data_dir: &Path, path: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(data_dir)?;
     let random = &aws_lc_rs::rand::SystemRandom::new();
     let key = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, random)
@@ -146,18 +156,24 @@ fn create(data_dir: &Path, path: &Path) -> io::Result<Zeroizing<Vec<u8>>> {
     pem.extend_from_slice(b"-----END PRIVATE KEY-----\n");
 
     let draft = data_dir.join(format!("dev-issuer.pem.{}", std::process::id()));
-    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&draft)?;
+    // Whatever is there is of a process that ended half-way, or was put there by somebody else.
+    match fs::remove_file(&draft) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft)?;
     let linked =
         file.write_all(&pem).and_then(|()| file.sync_all()).and_then(|()| fs::hard_link(&draft, path));
-    fs::remove_file(&draft)?;
+    let removed = fs::remove_file(&draft);
     match linked {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => fs::read(path).map(Zeroizing::new),
-        other => other.map(|()| pem),
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+        _ => removed,
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs::Permissions;
     use std::os::unix::fs::PermissionsExt;
 
     use serde_json::json;
@@ -185,8 +201,33 @@ mod tests {
         let data = tempfile::tempdir().unwrap();
         let path = data.path().join("dev-issuer.pem");
         std::fs::write(&path, "not a key").unwrap();
+        std::fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
         let error = DevIssuer::open(data.path(), "http://127.0.0.1:1").err().unwrap();
         assert!(matches!(&error, DevIssuerError::Key(named) if *named == path), "{error}");
         assert_eq!(std::fs::read(&path).unwrap(), b"not a key");
+    }
+    #[test]
+    fn a_key_that_others_may_read_is_refused() {
+        let data = tempfile::tempdir().unwrap();
+        DevIssuer::open(data.path(), "http://127.0.0.1:1").unwrap();
+        let path = data.path().join("dev-issuer.pem");
+        for mode in [0o644, 0o640, 0o604, 0o620] {
+            std::fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+            let error = DevIssuer::open(data.path(), "http://127.0.0.1:1").err().unwrap();
+            assert!(matches!(&error, DevIssuerError::Exposed(named) if *named == path), "{mode:o} {error}");
+        }
+        std::fs::set_permissions(&path, Permissions::from_mode(0o400)).unwrap();
+        assert!(DevIssuer::open(data.path(), "http://127.0.0.1:1").is_ok());
+    }
+
+    #[test]
+    fn a_draft_that_is_there_is_not_written_through() {
+        let data = tempfile::tempdir().unwrap();
+        let elsewhere = data.path().join("elsewhere");
+        std::fs::write(&elsewhere, "mine").unwrap();
+        let draft = data.path().join(format!("dev-issuer.pem.{}", std::process::id()));
+        std::os::unix::fs::symlink(&elsewhere, &draft).unwrap();
+        DevIssuer::open(data.path(), "http://127.0.0.1:1").unwrap();
+        assert_eq!(std::fs::read(&elsewhere).unwrap(), b"mine");
     }
 }

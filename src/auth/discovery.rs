@@ -10,11 +10,13 @@ use crate::egress::Egress;
 use crate::egress::error::EgressError;
 use crate::model::endpoint::Issuer;
 use crate::model::limits::Limits;
+use crate::model::link::shown;
 
 /// Longest URL that is asked.
 const URL_BYTES: usize = 2048;
 
-/// Why an issuer's keys were not had. For the log: it names URLs and what they answered.
+/// Why an issuer's keys were not had. For the log: it names URLs, without what may be
+/// secrets in them, and what they answered.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum DiscoveryError {
     /// A URL that we do not ask.
@@ -41,8 +43,8 @@ pub enum DiscoveryError {
         /// What was asked.
         url: String,
     },
-    /// A document without a key that verifies signatures.
-    #[error("`{url}` has no usable key")]
+    /// A document that is no set of keys. An empty set is one.
+    #[error("`{url}` is no JWK set")]
     NoKeys {
         /// What was asked.
         url: String,
@@ -75,7 +77,7 @@ async fn discover(egress: &Egress, issuer: &Issuer, limits: &Limits) -> Result<K
         None => keys_url(egress, issuer, limits).await?,
     };
     let document = fetch(egress, &url, limits).await?;
-    KeySet::parse(&document, limits.issuer_keys).ok_or(DiscoveryError::NoKeys { url: url.into() })
+    KeySet::parse(&document, limits.issuer_keys).ok_or(DiscoveryError::NoKeys { url: shown(url.as_str()) })
 }
 
 /// Asks the places where metadata may be, in order; the first that is this issuer's counts, and
@@ -122,17 +124,17 @@ fn places(issuer: &Url) -> Vec<Url> {
 fn read(document: &[u8], issuer: &Issuer, url: Url) -> Result<Url, DiscoveryError> {
     let metadata: Value = serde_json::from_slice(document).unwrap_or_default();
     let Some(named) = metadata.get("issuer").and_then(Value::as_str) else {
-        return Err(DiscoveryError::Metadata { url: url.into() });
+        return Err(DiscoveryError::Metadata { url: shown(url.as_str()) });
     };
     // RFC 8414, section 3.3: else whoever serves one path could speak for another issuer.
     if named != &*issuer.url {
-        return Err(DiscoveryError::OtherIssuer { url: url.into() });
+        return Err(DiscoveryError::OtherIssuer { url: shown(url.as_str()) });
     }
     let uri = metadata.get("jwks_uri").and_then(Value::as_str);
-    let keys = trusted(uri.ok_or_else(|| DiscoveryError::Metadata { url: url.to_string() })?)?;
+    let keys = trusted(uri.ok_or_else(|| DiscoveryError::Metadata { url: shown(url.as_str()) })?)?;
     // An issuer elsewhere does not send us to this machine in clear text.
     if keys.scheme() == "http" && url.scheme() != "http" {
-        return Err(DiscoveryError::Url(keys.into()));
+        return Err(DiscoveryError::Url(shown(keys.as_str())));
     }
     Ok(keys)
 }
@@ -140,7 +142,7 @@ fn read(document: &[u8], issuer: &Issuer, url: Url) -> Result<Url, DiscoveryErro
 /// Reads a URL that may be asked: `https:`, or `http:` on this machine, for development.
 fn trusted(text: &str) -> Result<Url, DiscoveryError> {
     // An issuer's document may say anything: what is logged of it is short and printable.
-    let wrong = || DiscoveryError::Url(text.escape_debug().take(200).collect());
+    let wrong = || DiscoveryError::Url(shown(text).escape_debug().take(200).collect());
     let url = Url::parse(text).map_err(|_| wrong())?;
     let local = match url.host() {
         Some(Host::Ipv4(address)) => address.is_loopback(),
@@ -163,7 +165,7 @@ fn trusted(text: &str) -> Result<Url, DiscoveryError> {
 
 async fn fetch(egress: &Egress, url: &Url, limits: &Limits) -> Result<bytes::Bytes, DiscoveryError> {
     let fetched = egress.fetch(url, limits.issuer_bytes, limits.issuer_time).await;
-    fetched.map_err(|cause| DiscoveryError::Fetch { url: url.to_string(), cause })
+    fetched.map_err(|cause| DiscoveryError::Fetch { url: shown(url.as_str()), cause })
 }
 
 #[cfg(test)]

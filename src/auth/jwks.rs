@@ -1,5 +1,9 @@
 //! The keys of an issuer: which of a JWK set we take, and which of them may verify what.
 
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering;
+
 use jsonwebtoken::Algorithm;
 use jsonwebtoken::DecodingKey;
 use jsonwebtoken::jwk::AlgorithmParameters;
@@ -7,37 +11,79 @@ use jsonwebtoken::jwk::EllipticCurve;
 use jsonwebtoken::jwk::Jwk;
 use jsonwebtoken::jwk::KeyOperations;
 use jsonwebtoken::jwk::PublicKeyUse;
+use jsonwebtoken::jwk::ThumbprintHash;
 use serde_json::Value;
 
 use crate::auth::error::Reason;
 
 /// The usable keys of one JWK set.
-pub(super) struct KeySet(Vec<Key>);
+pub(super) struct KeySet {
+    keys: Vec<Key>,
+    good: Good,
+}
+
+/// Whether what was verified with a set of keys still counts. Clones agree.
+#[derive(Clone, Default)]
+pub(super) struct Good(Arc<AtomicBool>);
+
+impl Good {
+    /// No key of the set has been withdrawn since.
+    pub fn is_good(&self) -> bool {
+        !self.0.load(Ordering::Acquire)
+    }
+}
 
 struct Key {
     id: Option<String>,
     algorithms: Vec<Algorithm>,
     key: DecodingKey,
+    /// What the key is, whatever it is called (RFC 7638).
+    thumbprint: String,
 }
 
 impl KeySet {
-    /// Takes the usable ones of the first `most` keys. Keys that are not for signatures, or of
-    /// a kind that we do not know, are left out and their siblings stay; `None` if none is left.
+    /// Takes the usable ones of the first `most` keys; `None` if the document is no JWK set. Keys
+    /// that are not for signatures, or of a kind that we do not know, are left out and their
+    /// siblings stay. A set without any is one: so an issuer withdraws all its keys.
     pub fn parse(document: &[u8], most: usize) -> Option<Self> {
         let document: Value = serde_json::from_slice(document).ok()?;
         let keys = document.get("keys")?.as_array()?;
-        let taken: Vec<_> = keys.iter().take(most).filter_map(Key::parse).collect();
-        if taken.is_empty() { None } else { Some(Self(taken)) }
+        let keys = keys.iter().take(most).filter_map(Key::parse).collect();
+        Some(Self { keys, good: Good::default() })
+    }
+
+    /// Takes the place of `old`. What was verified with it counts further if every key of it is
+    /// kept, and else no more.
+    pub fn follow(&mut self, old: &Self) {
+        if self.keeps(old) {
+            self.good = old.good.clone();
+        } else {
+            old.good.0.store(true, Ordering::Release);
+        }
+    }
+
+    /// Whether what was verified with this set still counts, now and later.
+    pub fn good(&self) -> Good {
+        self.good.clone()
+    }
+
+    /// Whether every key of `old` is in this set, for all that it was good for.
+    fn keeps(&self, old: &Self) -> bool {
+        let same = |old: &Key, new: &Key| {
+            let algorithms = || old.algorithms.iter().all(|name| new.algorithms.contains(name));
+            old.id == new.id && old.thumbprint == new.thumbprint && algorithms()
+        };
+        old.keys.iter().all(|old| self.keys.iter().any(|new| same(old, new)))
     }
 
     /// Whether a key has this id.
     pub fn knows(&self, id: &str) -> bool {
-        self.0.iter().any(|key| key.id.as_deref() == Some(id))
+        self.keys.iter().any(|key| key.id.as_deref() == Some(id))
     }
 
     /// The key of this id that may verify `algorithm`; without an id, the only key that may.
     pub fn find(&self, id: Option<&str>, algorithm: Algorithm) -> Result<&DecodingKey, Reason> {
-        let mut fitting = self.0.iter().filter(|key| key.algorithms.contains(&algorithm));
+        let mut fitting = self.keys.iter().filter(|key| key.algorithms.contains(&algorithm));
         match id {
             Some(id) if !self.knows(id) => Err(Reason::Key),
             // Two keys may share an id where their kinds differ (RFC 7517, section 4.5).
@@ -90,7 +136,9 @@ impl Key {
         if algorithms.is_empty() {
             return None;
         }
-        Some(Self { id: jwk.common.key_id.clone(), algorithms, key: DecodingKey::from_jwk(&jwk).ok()? })
+        let key = DecodingKey::from_jwk(&jwk).ok()?;
+        let thumbprint = jwk.thumbprint(ThumbprintHash::SHA256).ok()?;
+        Some(Self { id: jwk.common.key_id, algorithms, key, thumbprint })
     }
 }
 
@@ -105,6 +153,10 @@ mod tests {
 
     fn set(keys: Value) -> Option<KeySet> {
         KeySet::parse(json!({ "keys": keys }).to_string().as_bytes(), 3)
+    }
+
+    fn taken(keys: Value) -> Option<usize> {
+        set(keys).map(|set| set.keys.len())
     }
 
     fn key(extra: Value) -> Value {
@@ -122,7 +174,7 @@ mod tests {
             json!({"kty": "OKP", "crv": "Ed25519"}),
         ];
         for extra in good {
-            assert!(set(json!([key(extra.clone())])).is_some(), "{extra}");
+            assert_eq!(taken(json!([key(extra.clone())])), Some(1), "{extra}");
         }
         let bad = [
             json!({"use": "enc"}),
@@ -139,11 +191,40 @@ mod tests {
             json!({"kid": 7}),
         ];
         for extra in bad {
-            assert!(set(json!([key(extra.clone())])).is_none(), "{extra}");
+            assert_eq!(taken(json!([key(extra.clone())])), Some(0), "{extra}");
         }
-        assert!(set(json!([{"kty": "new"}, key(json!({}))])).is_some());
-        assert!(set(json!([1, 2, 3, key(json!({}))])).is_none(), "past the most that are taken");
-        assert!(set(json!({})).is_none());
+        assert_eq!(taken(json!([{"kty": "new"}, key(json!({}))])), Some(1));
+        assert_eq!(taken(json!([1, 2, 3, key(json!({}))])), Some(0), "past the most that are taken");
+        assert_eq!(taken(json!([])), Some(0), "all keys are withdrawn");
+        for no_set in [json!({}), json!(null), json!("")] {
+            assert_eq!(taken(no_set.clone()), None, "{no_set}");
+        }
+        assert!(KeySet::parse(b"<html>", 3).is_none());
+        assert!(KeySet::parse(b"{}", 3).is_none());
+    }
+
+    #[test]
+    fn a_set_keeps_another_if_no_key_of_it_is_less_than_it_was() {
+        let named = |id: &str, extra: Value| {
+            let mut key = key(json!({"kid": id, "x": id}));
+            key.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
+            key
+        };
+        let keeps = |new: Value, old: Value| set(new).unwrap().keeps(&set(old).unwrap());
+        let (a, b) = (named("AAAA", json!({})), named("BBBB", json!({})));
+        assert!(keeps(json!([]), json!([])) && keeps(json!([a]), json!([])));
+        assert!(keeps(json!([b, a]), json!([a])));
+        assert!(keeps(json!([named("AAAA", json!({"x5t": "new", "alg": "ES256"}))]), json!([a])));
+        assert!(!keeps(json!([]), json!([a])) && !keeps(json!([b]), json!([a, b])));
+        assert!(!keeps(json!([named("AAAA", json!({"kid": "other"}))]), json!([a])));
+        assert!(!keeps(json!([named("AAAA", json!({"x": "CCCC"}))]), json!([a])));
+        let rsa = |alg: Value| {
+            let mut key = json!({"kty": "RSA", "n": "AA", "e": "AQAB"});
+            key.as_object_mut().unwrap().extend(alg.as_object().unwrap().clone());
+            json!([key])
+        };
+        assert!(keeps(rsa(json!({})), rsa(json!({"alg": "RS256"}))));
+        assert!(!keeps(rsa(json!({"alg": "RS256"})), rsa(json!({}))));
     }
 
     #[test]

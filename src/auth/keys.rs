@@ -2,7 +2,8 @@
 //! requests only ever wait for a fetch in flight and a storm of them starts none of its own.
 //!
 //! A task fetches when its issuer is first used, on a schedule while it is in use, and once per
-//! cool-down for a key id that nobody knows. Keys that were had stay until newer ones are.
+//! cool-down for a key id that nobody knows. Keys that were had stay until a set of keys takes
+//! their place, be it empty: so an issuer withdraws keys, and with them what they verified.
 
 use std::collections::HashMap;
 use std::collections::HashSet;
@@ -30,6 +31,10 @@ use crate::model::limits::Limits;
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::metrics::Outcome;
 
+/// How long a forgotten issuer's keys are not fetched for a request that was in flight; longer than
+/// any request waits for keys.
+const FORGOTTEN_TIME: Duration = Duration::from_secs(60);
+
 /// How long a first failure keeps a task from trying again; doubled up to the cool-down.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 
@@ -38,9 +43,16 @@ pub(super) struct KeyStore {
     egress: Egress,
     limits: Arc<Limits>,
     metrics: Arc<Metrics>,
-    held: Mutex<HashMap<Arc<Issuer>, Held>>,
+    book: Mutex<Book>,
     pub(super) tasks: TaskTracker,
     stop: CancellationToken,
+}
+
+#[derive(Default)]
+struct Book {
+    held: HashMap<Arc<Issuer>, Held>,
+    /// Issuers that are not in use any more, and since when.
+    forgotten: HashMap<Arc<Issuer>, Instant>,
 }
 
 struct Held {
@@ -84,7 +96,7 @@ impl KeyStore {
             egress,
             limits: Arc::new(limits.clone()),
             metrics,
-            held: Mutex::default(),
+            book: Mutex::default(),
             tasks: TaskTracker::new(),
             stop: CancellationToken::new(),
         }
@@ -145,15 +157,16 @@ impl KeyStore {
         other(&state)
     }
 
-    /// Drops the keys, and ends the tasks, of issuers that are not in `live`.
+    /// Drops the keys, and ends the tasks, of issuers that are not in `live`; requests in flight
+    /// that still trust one do not bring it back.
     pub fn forget_unused(&self, live: &HashSet<Arc<Issuer>>) {
-        self.lock().retain(|issuer, held| {
-            let keep = live.contains(issuer);
-            if !keep {
-                held.stop.cancel();
-            }
-            keep
-        });
+        let now = Instant::now();
+        let Book { held, forgotten } = &mut *self.lock();
+        forgotten.retain(|issuer, since| !live.contains(issuer) && *since + FORGOTTEN_TIME > now);
+        for (issuer, held) in held.extract_if(|issuer, _| !live.contains(issuer)) {
+            held.stop.cancel();
+            forgotten.insert(issuer, now);
+        }
     }
 
     /// Ends every task and waits for it.
@@ -164,14 +177,17 @@ impl KeyStore {
     }
 
     fn desk(&self, issuer: &Arc<Issuer>) -> Arc<Desk> {
-        let mut held = self.lock();
+        let mut book = self.lock();
         let ended = |held: &Held| matches!(held.desk.state.borrow().phase, Phase::Ended);
-        if let Some(held) = held.get(issuer).filter(|held| self.stop.is_cancelled() || !ended(held)) {
+        if let Some(held) = book.held.get(issuer).filter(|held| self.stop.is_cancelled() || !ended(held)) {
             return held.desk.clone();
         }
-        let desk = Arc::new(Desk::new());
+        if book.forgotten.get(issuer).is_some_and(|since| since.elapsed() < FORGOTTEN_TIME) {
+            return Arc::new(Desk::new(Phase::Ended));
+        }
+        let desk = Arc::new(Desk::new(Phase::Fetching));
         let stop = self.stop.child_token();
-        held.insert(issuer.clone(), Held { desk: desk.clone(), stop: stop.clone() });
+        book.held.insert(issuer.clone(), Held { desk: desk.clone(), stop: stop.clone() });
         let keeper = Keeper {
             desk: desk.clone(),
             egress: self.egress.clone(),
@@ -183,8 +199,8 @@ impl KeyStore {
         desk
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Arc<Issuer>, Held>> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Book> {
+        self.book.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -193,15 +209,9 @@ fn ended() -> AuthError {
 }
 
 impl Desk {
-    fn new() -> Self {
-        let state = State {
-            keys: None,
-            stale: false,
-            failure: None,
-            phase: Phase::Fetching,
-            rounds: 0,
-            searchable: Instant::now(),
-        };
+    fn new(phase: Phase) -> Self {
+        let state =
+            State { keys: None, stale: false, failure: None, phase, rounds: 0, searchable: Instant::now() };
         Self { state: watch::Sender::new(state), wake: Notify::new(), used: AtomicBool::new(true) }
     }
 }
@@ -241,7 +251,12 @@ impl Keeper {
             let until = Instant::now() + wait;
             self.desk.state.send_modify(|state| {
                 match fetched {
-                    Ok(keys) => (state.keys, state.failure) = (Some(Arc::new(keys)), None),
+                    Ok(mut keys) => {
+                        if let Some(old) = &state.keys {
+                            keys.follow(old);
+                        }
+                        (state.keys, state.failure) = (Some(Arc::new(keys)), None);
+                    }
                     Err(error) => state.failure = Some(Arc::new(error)),
                 }
                 // Also after a failure: the keys that were had stay until newer ones are.

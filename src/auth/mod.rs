@@ -22,6 +22,7 @@ use moka::sync::Cache;
 
 use crate::auth::error::AuthError;
 use crate::auth::error::Reason;
+use crate::auth::jwks::Good;
 use crate::auth::jwks::KeySet;
 use crate::auth::jwt::Token;
 use crate::auth::keys::KeyStore;
@@ -35,10 +36,13 @@ use crate::model::endpoint::Trust;
 use crate::model::limits::Limits;
 use crate::telemetry::metrics::Metrics;
 
+/// A caller whose token was verified, and whether the keys still stand by it.
+type Verified = (Arc<Caller>, Good);
+
 /// Authenticates requests, with the issuers' keys and the tokens that were verified at hand.
 pub struct Authenticator {
     keys: KeyStore,
-    verified: Cache<[u8; 32], Arc<Caller>>,
+    verified: Cache<[u8; 32], Verified>,
     clock: Clock,
     token_bytes: usize,
     metrics: Arc<Metrics>,
@@ -48,9 +52,10 @@ impl Authenticator {
     /// An authenticator that knows no keys yet: each issuer's are fetched when first needed.
     pub fn new(egress: Egress, clock: Clock, limits: &Limits, metrics: Arc<Metrics>) -> Self {
         let verified = Cache::builder()
-            .weigher(|_, caller: &Arc<Caller>| weight(caller))
+            .weigher(|_, (caller, _): &Verified| weight(caller))
             .max_capacity(limits.token_cache as u64)
-            // As long as a key lives between two refreshes: a withdrawn key's tokens end with it.
+            // A withdrawn key's tokens end when that is seen; this ends them where nobody looks,
+            // since tokens that are served from here do not count as use of the keys.
             .time_to_live(limits.keys_refresh)
             .build();
         let keys = KeyStore::new(egress, limits, metrics.clone());
@@ -69,17 +74,17 @@ impl Authenticator {
     ) -> Result<Arc<Caller>, AuthError> {
         let token = bearer::token(headers, self.token_bytes)?;
         let digest = digest_of(token, endpoint);
-        let fresh = |caller: &Arc<Caller>| self.clock.now() < caller.expires_at;
+        let fresh = |(caller, keys): &Verified| keys.is_good() && self.clock.now() < caller.expires_at;
         let known = self.verified.get(&digest).filter(fresh);
         self.metrics.token_cache(known.is_some());
-        if let Some(caller) = known {
+        if let Some((caller, _)) = known {
             return Ok(caller);
         }
-        let caller = Arc::new(self.verify(token, endpoint).await?);
-        if fresh(&caller) {
-            self.verified.insert(digest, caller.clone());
+        let verified = self.verify(token, endpoint).await?;
+        if fresh(&verified) {
+            self.verified.insert(digest, verified.clone());
         }
-        Ok(caller)
+        Ok(verified.0)
     }
 
     /// Drops what is known about issuers that are not in `live`, after a reload.
@@ -92,14 +97,14 @@ impl Authenticator {
         self.keys.shutdown().await;
     }
 
-    async fn verify(&self, token: &str, endpoint: &Endpoint) -> Result<Caller, AuthError> {
+    async fn verify(&self, token: &str, endpoint: &Endpoint) -> Result<Verified, AuthError> {
         let token = Token::parse(token)?;
         // Not believed yet: it only chooses among the issuers that are configured here.
         let issuer = token.claims.text("iss")?.ok_or(Reason::Missing("iss"))?;
         let mut refusal = AuthError::from(Reason::Issuer);
         for trust in endpoint.trust.iter().filter(|trust| *trust.issuer.url == *issuer) {
             match self.verify_under(trust, &token, endpoint).await {
-                Ok(caller) => return Ok(caller),
+                Ok(verified) => return Ok(verified),
                 Err(error) => refusal = error,
             }
         }
@@ -111,11 +116,12 @@ impl Authenticator {
         trust: &Trust,
         token: &Token<'_>,
         endpoint: &Endpoint,
-    ) -> Result<Caller, AuthError> {
+    ) -> Result<Verified, AuthError> {
         let algorithm = token.algorithm(&trust.issuer)?;
         let keys = self.keys_for(token, &trust.issuer).await?;
         token.verify(keys.find(token.key_id()?, algorithm)?, algorithm)?;
-        Ok(claims::caller(&token.claims, trust, endpoint, self.clock.now())?)
+        let caller = claims::caller(&token.claims, trust, endpoint, self.clock.now())?;
+        Ok((Arc::new(caller), keys.good()))
     }
 
     /// The issuer's keys; newer ones, if there are any, where these lack the token's.

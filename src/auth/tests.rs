@@ -267,10 +267,40 @@ async fn a_rotated_key_is_fetched_at_once_and_the_old_one_is_gone() {
     let mcp = shared(&issuer);
     let unseen = issuer.mint(&issuer.header(Signer::Ec), &issuer.claims(MCP, gate.now() - 1), Signer::Ec);
     assert!(gate.ask(&issuer.token(MCP, gate.now()), &mcp).await.is_ok());
+    let seen = issuer.token(MCP, gate.now() - 2);
+    assert!(gate.ask(&seen, &mcp).await.is_ok());
     issuer.rotate();
     assert!(gate.ask(&issuer.token(MCP, gate.now()), &mcp).await.is_ok());
     assert_eq!(gate.refusal(&unseen, &mcp).await, Reason::Key);
+    assert_eq!(gate.refusal(&seen, &mcp).await, Reason::Key);
     assert_eq!(issuer.key_fetches(), 2);
+}
+
+#[tokio::test]
+async fn withdrawn_keys_take_what_they_verified_with_them() {
+    let (issuer, gate) = (Issuer::start("").await, Gate::new(Limits::default()));
+    let (other, mcp) = (Issuer::start("").await, shared(&issuer));
+    let (others, others_token) = (shared(&other), other.token(MCP, gate.now()));
+    let (token, later) = (issuer.token(MCP, gate.now()), issuer.token(MCP, gate.now() - 1));
+    assert!(gate.ask(&token, &mcp).await.is_ok() && gate.ask(&others_token, &others).await.is_ok());
+    issuer.behave(Behaviour::Withdrawn);
+    other.behave(Behaviour::Status(500));
+    // An unknown key id makes the gate look.
+    let header = with(issuer.header(Signer::Ec), json!({"kid": "unknown"}));
+    let unknown = issuer.mint(&header, &issuer.claims(MCP, gate.now()), Signer::Ec);
+    for refused in [&unknown, &later, &token] {
+        assert_eq!(gate.refusal(refused, &mcp).await, Reason::Key);
+    }
+    assert_eq!(issuer.key_fetches(), 2);
+    assert!(gate.ask(&others_token, &others).await.is_ok(), "another issuer's are not concerned");
+}
+
+#[tokio::test]
+async fn an_issuer_without_keys_refuses_and_is_not_away() {
+    let (issuer, gate) = (Issuer::start("").await, Gate::new(Limits::default()));
+    issuer.behave(Behaviour::Withdrawn);
+    let token = issuer.token(MCP, gate.now());
+    assert_eq!(gate.refusal(&token, &shared(&issuer)).await, Reason::Key);
 }
 
 #[tokio::test]
@@ -428,6 +458,11 @@ async fn tasks_end_with_their_issuer_and_with_the_gate() {
     assert_eq!(gate.auth.keys.tasks.len(), 1);
     gate.auth.forget_unused(&HashSet::new());
     eventually("the task has ended", || gate.auth.keys.tasks.is_empty()).await;
+    // A request in flight, which still trusts the issuer, does not bring its task back.
+    let late = gate.ask(&issuer.token(MCP, gate.now() - 1), &mcp).await;
+    assert!(matches!(late, Err(AuthError::KeysUnavailable { .. })), "{late:?}");
+    assert!(gate.auth.keys.tasks.is_empty());
+    gate.auth.forget_unused(&HashSet::from([mcp.trust[0].issuer.clone()]));
     assert!(gate.ask(&issuer.token(MCP, gate.now() - 1), &mcp).await.is_ok());
 
     issuer.behave(Behaviour::Hang);

@@ -7,6 +7,7 @@ use url::Host;
 use url::Url;
 
 use crate::config::reader::At;
+use crate::model::link::shown;
 
 /// Where clients reach the gateway. Each URL is a scheme and an authority, without a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,7 +50,8 @@ pub fn link<'a>(at: &At<'a>) -> Option<(&'a str, Url)> {
         return at.refuse("the URL's host is no host name");
     }
     if !written_as(text, &url) {
-        return at.refuse_hint(format!("`{text}` is not how this URL is written"), format!("write `{url}`"));
+        let (found, own) = (shown(text), shown(url.as_str()));
+        return at.refuse_hint(format!("`{found}` is not how this URL is written"), format!("write `{own}`"));
     }
     Some((text, url))
 }
@@ -70,7 +72,7 @@ pub fn site(at: &At<'_>) -> Option<Url> {
     if url.path() != "/" || url.query().is_some() {
         let base = url.origin().ascii_serialization();
         return at.refuse_hint(
-            format!("`{text}` has more than a scheme and an authority"),
+            format!("`{}` has more than a scheme and an authority", shown(text)),
             format!("write `{base}`"),
         );
     }
@@ -88,11 +90,11 @@ pub fn origin(at: &At<'_>) -> Option<String> {
     match parsed.map(|url| url.origin().ascii_serialization()) {
         Some(origin) if origin == text => Some(origin),
         Some(origin) => at.refuse_hint(
-            format!("`{text}` is not how browsers write an origin"),
+            format!("`{}` is not how browsers write an origin", shown(text)),
             format!("write `{origin}`"),
         ),
         None => at.refuse_hint(
-            format!("found `{text}`, expected an origin"),
+            format!("found `{}`, expected an origin", shown(text)),
             "for example `https://app.example.com`",
         ),
     }

@@ -250,3 +250,21 @@ fn key_files_that_anybody_may_write_are_refused() {
     let report = load(Some(&path), env(&[])).expect_err("this must not load");
     assert_eq!(report.0[0].message, "the file can be written by everybody");
 }
+
+#[test]
+fn what_may_be_a_secret_in_a_url_is_in_no_problem() {
+    let urls = [
+        "https://A.example?key=hidden",
+        "https://a.example/x?key=hidden",
+        "https://u:hidden@a.example",
+        "https://u:hidden@A.example?key=hidden",
+        "https://a.example#hidden",
+        "https://a b?hidden",
+    ];
+    for url in urls {
+        let text = format!("public_url = '{url}'\npublic_aliases = ['{url}']\nallowed_origins = ['{url}']\n");
+        let found = problems(&text, &[]);
+        assert_eq!(found.len(), 3, "{found:?}");
+        assert!(found.iter().all(|problem| !problem.contains("hidden")), "{found:?}");
+    }
+}

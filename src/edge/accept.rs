@@ -5,6 +5,9 @@
 //! answer's body, also when the client had pipelined requests behind. A client that half-closes
 //! has left: hyper sees it so, and so do we where hyper does not look.
 
+mod crowd;
+mod files;
+
 use std::convert::Infallible;
 use std::future::poll_fn;
 use std::io;
@@ -28,12 +31,13 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use prometheus_client::metrics::gauge::Gauge;
+use socket2::SockRef;
+use socket2::TcpKeepalive;
 use tokio::io::AsyncReadExt;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpListener;
 use tokio::net::TcpStream;
 use tokio::sync::OwnedSemaphorePermit;
-use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use tokio::time::sleep;
 use tokio::time::sleep_until;
@@ -43,6 +47,9 @@ use tokio_util::task::TaskTracker;
 use tower::Service;
 use tower::ServiceExt;
 
+pub use crate::edge::accept::files::fitted;
+
+use crate::edge::accept::crowd::Crowd;
 use crate::edge::io::Busy;
 use crate::edge::io::Io;
 use crate::edge::io::Socket;
@@ -58,6 +65,11 @@ const ACCEPT_BACK_OFF: Duration = Duration::from_millis(200);
 // way, so what the client still sends is read for a while, and thrown away.
 const LINGER_TIME: Duration = Duration::from_secs(2);
 const LINGER_CHUNK: usize = 16 << 10;
+// A client that vanishes without a word is noticed after this time, with or without bytes for it.
+const GONE_TIME: Duration = Duration::from_secs(120);
+const GONE_PROBES: u32 = 4;
+// What the kernel takes of an answer before it is sent; what is on its way is not limited by it.
+const UNSENT_BYTES: u32 = 128 << 10;
 const HYPER_LEAST_BUFFER: usize = 8 << 10;
 const HYPER_HEADERS: usize = 100;
 
@@ -119,7 +131,8 @@ where
     B::Data: Send,
     B::Error: Into<Fault>,
 {
-    let gate = Gate { listener, slots: Arc::new(Semaphore::new(limits.connections)) };
+    fit_out(&listener, &limits);
+    let mut gate = Gate { listener, crowd: Crowd::new(limits.connections) };
     let cut = drain.cut.child_token();
     let _cut_if_dropped = cut.clone().drop_guard();
     let tasks = TaskTracker::new();
@@ -135,12 +148,10 @@ where
             () = &mut stop => break,
             entered = gate.next() => entered,
         };
-        let connection = Connection {
-            socket: Socket::new(stream, limits.clone()),
-            limits: limits.clone(),
-            drain: drain.clone(),
-            cut: cut.clone(),
-        };
+        let socket = Socket::new(stream, limits.clone(), gate.crowd.wanted());
+        gate.crowd.add(&socket);
+        let connection =
+            Connection { socket, limits: limits.clone(), drain: drain.clone(), cut: cut.clone() };
         let service = service.clone();
         let counted = Open::new(&open);
         tasks.spawn(async move {
@@ -159,23 +170,28 @@ where
     }
 }
 
-/// The listener, and how many may still come in.
+/// The listener, and who came in.
 struct Gate {
     listener: TcpListener,
-    slots: Arc<Semaphore>,
+    crowd: Crowd,
 }
 
 impl Gate {
-    /// The next connection and its slot. Over the limit, connections wait in the kernel's queue.
-    async fn next(&self) -> (TcpStream, OwnedSemaphorePermit) {
-        let slot = self.slots.clone().acquire_owned().await.expect("the semaphore is never closed");
+    /// The next connection and its slot. While there is none for it, others wait in the kernel's
+    /// queue.
+    async fn next(&mut self) -> (TcpStream, OwnedSemaphorePermit) {
+        let stream = self.accept().await;
+        (stream, self.crowd.slot().await)
+    }
+
+    async fn accept(&self) -> TcpStream {
         let mut failing = false;
         loop {
             match self.listener.accept().await {
                 Ok((stream, _)) => {
                     // Else every event of a stream waits for the acknowledgement of the last.
                     if stream.set_nodelay(true).is_ok() {
-                        return (stream, slot);
+                        return stream;
                     }
                 }
                 Err(error) if is_the_clients(&error) => {}
@@ -191,6 +207,24 @@ impl Gate {
                 }
             }
         }
+    }
+}
+
+/// Says what every connection that `listener` accepts begins with.
+fn fit_out(listener: &TcpListener, limits: &Limits) {
+    let socket = SockRef::from(listener);
+    let probes = TcpKeepalive::new()
+        .with_time(GONE_TIME / 2)
+        .with_interval(GONE_TIME / 2 / GONE_PROBES)
+        .with_retries(GONE_PROBES);
+    let fitted = socket.set_tcp_keepalive(&probes);
+    #[cfg(target_os = "linux")]
+    let fitted = fitted
+        // A reader that takes nothing for longer than a write may be blocked is cut elsewhere.
+        .and_then(|()| socket.set_tcp_user_timeout(Some(GONE_TIME.max(limits.write_time))))
+        .and_then(|()| socket.set_tcp_notsent_lowat(UNSENT_BYTES));
+    if let Err(error) = fitted {
+        tracing::warn!(%error, "clients that vanish or do not read may hold their connections for longer");
     }
 }
 
@@ -222,6 +256,7 @@ impl Connection {
             biased;
             () = cut.cancelled() => {}
             finished = self.serve(service) => if finished && !self.socket.ended() {
+                self.socket.close();
                 // Nothing hangs on how this ends.
                 let _ = timeout(LINGER_TIME, linger(Io(self.socket.clone()))).await;
             },
@@ -251,7 +286,7 @@ impl Connection {
                 return Poll::Ready(true);
             }
             loop {
-                let at = match self.socket.watch(Instant::now()) {
+                let at = match self.socket.watch(Instant::now(), cx.waker()) {
                     Watch::Cut => return Poll::Ready(false),
                     Watch::Wait(None) => return Poll::Pending,
                     Watch::Wait(Some(at)) => at,

@@ -10,6 +10,8 @@ use std::sync::Arc;
 use std::sync::Mutex;
 use std::sync::MutexGuard;
 use std::sync::PoisonError;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering;
 use std::task::Context;
 use std::task::Poll;
 use std::task::Waker;
@@ -27,9 +29,33 @@ use crate::model::limits::Limits;
 /// How often a busy connection that hyper does not read is asked whether its client is gone.
 const GONE_TICK: Duration = Duration::from_millis(200);
 
+/// A head that takes longer may make room for another connection, like one that rests.
+const HEAD_GRACE: Duration = Duration::from_secs(1);
+
+/// Whether a new connection waits for the next one that comes to rest to leave.
+#[derive(Default)]
+pub(super) struct Wanted(AtomicBool);
+
+impl Wanted {
+    /// A slot is wanted, or no longer.
+    pub(super) fn say(&self, wanted: bool) {
+        self.0.store(wanted, Ordering::Release);
+    }
+
+    fn is_said(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
+
+    /// Whether the asker is the one to leave.
+    fn take(&self) -> bool {
+        self.0.swap(false, Ordering::AcqRel)
+    }
+}
+
 /// A socket and the clock of its connection.
 pub(super) struct Socket {
     limits: Arc<Limits>,
+    wanted: Arc<Wanted>,
     state: Mutex<State>,
 }
 
@@ -41,6 +67,10 @@ struct State {
     // The client has sent its last byte.
     ended: bool,
     blocked: Option<Instant>,
+    // Told to leave by who saw it rest.
+    dismissed: bool,
+    // The connection's task.
+    task: Option<Waker>,
 }
 
 /// What the connection does, since when.
@@ -50,6 +80,8 @@ enum Phase {
     Idle(Instant),
     /// A request is being answered; since when the client was last known to be there.
     Busy(Instant),
+    /// HTTP has ended.
+    Closing,
 }
 
 /// What a look at the clock says.
@@ -63,19 +95,55 @@ pub(super) enum Watch {
 
 impl Socket {
     /// A connection that begins now.
-    pub(super) fn new(stream: TcpStream, limits: Arc<Limits>) -> Arc<Self> {
-        let state =
-            State { stream, phase: Phase::Head(Instant::now()), reading: false, ended: false, blocked: None };
-        Arc::new(Self { limits, state: Mutex::new(state) })
+    pub(super) fn new(stream: TcpStream, limits: Arc<Limits>, wanted: Arc<Wanted>) -> Arc<Self> {
+        let state = State {
+            stream,
+            phase: Phase::Head(Instant::now()),
+            reading: false,
+            ended: false,
+            blocked: None,
+            dismissed: false,
+            task: None,
+        };
+        Arc::new(Self { limits, wanted, state: Mutex::new(state) })
     }
 
-    /// What the connection may still wait for.
-    pub(super) fn watch(&self, now: Instant) -> Watch {
+    /// Since when the connection has had nothing to do, if it may make room for another one.
+    pub(super) fn rests(&self, now: Instant) -> Option<Instant> {
+        self.state().rests(now)
+    }
+
+    /// Tells the connection to leave, if it has rested since `since`; a request that comes before
+    /// it does is answered, and another connection leaves.
+    pub(super) fn dismiss(&self, since: Instant, now: Instant) -> bool {
         let mut state = self.state();
+        state.dismissed = state.rests(now) == Some(since);
+        let (dismissed, task) = (state.dismissed, state.task.take());
+        drop(state);
+        if let Some(task) = task {
+            task.wake();
+        }
+        dismissed
+    }
+
+    /// HTTP has ended: what follows has its own time.
+    pub(super) fn close(&self) {
+        self.state().phase = Phase::Closing;
+    }
+
+    /// What the connection may still wait for. `task` is woken if it is to look again.
+    pub(super) fn watch(&self, now: Instant, task: &Waker) -> Watch {
+        let mut state = self.state();
+        if self.makes_room(&mut state, now) {
+            return Watch::Cut;
+        }
+        if !state.task.as_ref().is_some_and(|known| known.will_wake(task)) {
+            state.task = Some(task.clone());
+        }
         let deadline = match state.phase {
             Phase::Head(since) => Some(since + self.limits.head_time),
             Phase::Idle(since) => Some(since + self.limits.idle_time),
-            Phase::Busy(_) => None,
+            Phase::Busy(_) | Phase::Closing => None,
         };
         let blocked = state.blocked.map(|since| since + self.limits.write_time);
         let deadline = [deadline, blocked].into_iter().flatten().min();
@@ -99,6 +167,19 @@ impl Socket {
         Watch::Wait(Some(deadline.map_or(tick, |at| at.min(tick))))
     }
 
+    /// Whether the connection leaves for another one. Only its own task knows for sure that
+    /// nothing has come meanwhile.
+    fn makes_room(&self, state: &mut State, now: Instant) -> bool {
+        if std::mem::take(&mut state.dismissed) {
+            let leaves = state.rests(now).is_some();
+            if !leaves {
+                self.wanted.say(true);
+            }
+            return leaves;
+        }
+        self.wanted.is_said() && state.rests(now).is_some() && self.wanted.take()
+    }
+
     /// Whether the client has sent its last byte.
     pub(super) fn ended(&self) -> bool {
         self.state().ended
@@ -107,6 +188,22 @@ impl Socket {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+impl State {
+    fn rests(&self, now: Instant) -> Option<Instant> {
+        let since = match self.phase {
+            Phase::Idle(since) => since,
+            Phase::Head(since) if since + HEAD_GRACE <= now => since,
+            _ => return None,
+        };
+        // Not with an answer on its way out, nor with bytes that hyper has not looked at.
+        (self.reading && self.blocked.is_none() && !is_readable(&self.stream)).then_some(since)
+    }
+}
+
+fn is_readable(stream: &TcpStream) -> bool {
+    pin!(stream.readable()).poll(&mut Context::from_waker(Waker::noop())).is_ready()
 }
 
 /// A half-closed client counts as gone, as it does for hyper while nothing is unread.

@@ -26,6 +26,7 @@ use tower::Service;
 
 use crate::egress::error::Cause;
 use crate::egress::error::EgressError;
+use crate::egress::resolve::Resolver;
 use crate::egress::rules::Rules;
 
 type Connecting<T> = Pin<Box<dyn Future<Output = Result<T, EgressError>> + Send>>;
@@ -41,12 +42,14 @@ pub(super) struct Dial {
 #[derive(Clone)]
 pub(super) struct Tcp {
     rules: Arc<Rules>,
+    resolver: Arc<Resolver>,
     connect_time: Duration,
 }
 
 impl Dial {
     pub(super) fn new(
         rules: Rules,
+        resolver: Arc<Resolver>,
         connect_time: Duration,
         extra_ca: &[Vec<u8>],
     ) -> Result<Self, EgressError> {
@@ -54,7 +57,7 @@ impl Dial {
             .with_tls_config(tls(extra_ca)?)
             .https_or_http()
             .enable_http1()
-            .wrap_connector(Tcp { rules: Arc::new(rules), connect_time });
+            .wrap_connector(Tcp { rules: Arc::new(rules), resolver, connect_time });
         Ok(Self { https, connect_time })
     }
 }
@@ -127,7 +130,7 @@ impl Tcp {
 
         let mut refusal = None;
         let mut addresses = Vec::new();
-        for address in resolve(&host, port).await? {
+        for address in self.resolve(&host, port).await? {
             match self.rules.check(&host, address.ip(), secure) {
                 Ok(()) => addresses.push(address),
                 Err(error) => refusal = refusal.or(Some(error)),
@@ -150,18 +153,18 @@ impl Tcp {
         }
         Err(failure)
     }
-}
 
-/// The addresses of `host`. Literal addresses take the same road as names: whatever the
-/// notation, what comes out is checked.
-async fn resolve(host: &Arc<str>, port: u16) -> Result<Vec<SocketAddr>, EgressError> {
-    let bare = host.strip_prefix('[').and_then(|h| h.strip_suffix(']')).unwrap_or(host);
-    if let Ok(address) = bare.parse::<IpAddr>() {
-        return Ok(vec![SocketAddr::new(address, port)]);
-    }
-    match tokio::net::lookup_host((bare, port)).await {
-        Ok(found) => Ok(found.collect()),
-        Err(error) => Err(EgressError::Resolve { host: host.clone(), cause: Arc::new(error) }),
+    /// The addresses of `host`. Literal addresses take the same road as names: whatever the
+    /// notation, what comes out is checked.
+    async fn resolve(&self, host: &Arc<str>, port: u16) -> Result<Vec<SocketAddr>, EgressError> {
+        let bare = host.strip_prefix('[').and_then(|h| h.strip_suffix(']')).unwrap_or(host);
+        if let Ok(address) = bare.parse::<IpAddr>() {
+            return Ok(vec![SocketAddr::new(address, port)]);
+        }
+        match self.resolver.addresses(bare).await {
+            Ok(found) => Ok(found.iter().map(|&address| SocketAddr::new(address, port)).collect()),
+            Err(cause) => Err(EgressError::Resolve { host: host.clone(), cause }),
+        }
     }
 }
 

@@ -6,6 +6,7 @@
 pub mod address;
 mod connect;
 pub mod error;
+mod resolve;
 pub mod rules;
 
 use std::sync::Arc;
@@ -29,6 +30,7 @@ use url::Url;
 
 use crate::egress::connect::Dial;
 use crate::egress::error::EgressError;
+use crate::egress::resolve::Resolver;
 use crate::egress::rules::Rules;
 
 /// How long an unused connection is kept. Node and uvicorn close theirs after 5 s of silence;
@@ -62,7 +64,7 @@ impl Egress {
     /// A client that dials what `rules` permit and gives a connection, TLS included, `connect_time`.
     /// Servers are trusted by the platform's roots and by `extra_ca`, bundles in PEM form.
     pub fn new(rules: Rules, connect_time: Duration, extra_ca: &[Vec<u8>]) -> Result<Self, EgressError> {
-        Ok(Self::over(Dial::new(rules, connect_time, extra_ca)?))
+        Ok(Self::over(Dial::new(rules, Resolver::system(), connect_time, extra_ca)?))
     }
 
     /// The same client with connections of its own, for whom none may be shared with.

@@ -4,6 +4,7 @@ pub mod caller;
 pub mod clock;
 pub mod endpoint;
 pub mod limits;
+pub mod link;
 pub mod name;
 pub mod scope;
 pub mod tenant;

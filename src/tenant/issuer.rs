@@ -6,6 +6,7 @@ use crate::config::public;
 use crate::config::reader::At;
 use crate::config::reader::Fields;
 use crate::model::endpoint::Issuer;
+use crate::model::link::shown;
 use crate::model::name::TenantName;
 use crate::tenant::file::Accepted;
 use crate::tenant::file::SharedIssuer;
@@ -52,7 +53,7 @@ pub(super) fn accepted(at: &At<'_>, tenant: &TenantName, known: &[SharedIssuer])
                 format!("shared issuers are: {}", known.join(", "))
             }
         };
-        return shared.refuse_hint(format!("`{url}` is no shared issuer"), hint);
+        return shared.refuse_hint(format!("`{}` is no shared issuer", shown(url)), hint);
     }
     Some(Accepted::Shared(url.into()))
 }

@@ -250,6 +250,7 @@ const BROKEN_BACKEND: &[(&str, &str)] = &[
     ("url: http://0x7f000001/mcp", "url: `http://0x7f000001/mcp` is not how this URL is written"),
     ("url: http://127.1/mcp", "url: `http://127.1/mcp` is not how this URL is written"),
     ("url: 'https:\\\\a.example'", "url: `https:\\\\a.example` is not how this URL is written"),
+    ("url: https://A.example/mcp?key=k", "url: `https://A.example/mcp?…` is not how this URL is written"),
     ("url: https://a.example:0/mcp", "url: the URL has port 0"),
     ("prefix: a/b", "prefix: found `a/b`, expected at most 32 of `A-Z`, `a-z`, `0-9`, `_`, `.` and `-`"),
     ("era: old", "era: found `old`, expected one of `auto`, `modern`, `legacy`"),

@@ -160,8 +160,8 @@ async fn a_key_that_is_new_is_fetched_before_its_token_is_judged() {
     let statuses: Vec<_> = answers.iter().map(|answer| answer.status).collect();
     assert_eq!(statuses, [200; 20]);
     assert_eq!(house.own.key_fetches(), 2, "one for the first keys, one for all who brought the new");
-    // What was verified is remembered for as long as keys are; what was not is judged anew.
-    assert_eq!(house.knock(path, &old).await.status, 200);
+    // What was verified is remembered for as long as its key is trusted, and no longer.
+    assert_eq!(house.knock(path, &old).await.status, 401);
     let unseen = house.own.mint(
         &json!({"alg": "ES256", "typ": "at+jwt", "kid": "ec-1"}),
         &house.own.claims(&house.url(path), house.now()),

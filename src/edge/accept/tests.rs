@@ -290,6 +290,99 @@ async fn connections_over_the_limit_wait() {
 }
 
 #[tokio::test]
+async fn a_connection_at_rest_makes_room_and_the_one_that_rested_longest_goes_first() {
+    let patient = Limits { connections: 20, idle_time: PATIENCE * 10, head_time: PATIENCE * 10, ..small() };
+    let server = Server::start(patient).await;
+    let ask = || post("Content-Length: 2\r\n", "{}");
+    let mut strangers = Vec::new();
+    for _ in 0..20 {
+        let mut stream = server.send(ask()).await;
+        assert_eq!(status(&head(&mut stream).await), 200);
+        strangers.push(stream);
+    }
+    // The first one is not idle for the longest time any more.
+    strangers[0].write_all(ask().as_bytes()).await.unwrap();
+    assert_eq!(status(&head(&mut strangers[0]).await), 200);
+    let started = Instant::now();
+    let mut client = server.send(ask()).await;
+    assert_eq!(status(&head(&mut client).await), 200);
+    assert!(started.elapsed() < Duration::from_millis(250), "{:?}", started.elapsed());
+    for (n, stranger) in strangers.iter_mut().enumerate() {
+        let cut = rest(stranger, Duration::from_millis(20)).await.is_some();
+        assert_eq!(cut, n == 1, "stranger {n}");
+    }
+    assert_eq!(server.open.get(), 20);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn in_a_crowd_every_request_that_came_in_is_answered() {
+    let server = Arc::new(Server::start(Limits { connections: 4, ..small() }).await);
+    let crowd = (0..16).map(|_| {
+        let server = server.clone();
+        tokio::spawn(async move {
+            // The one before is left open, at rest.
+            let mut kept = None;
+            for n in 0..25 {
+                let mut stream = server.send(post("Content-Length: 2\r\n", "{}")).await;
+                assert_eq!(status(&head(&mut stream).await), 200, "request {n}");
+                drop(kept.replace(stream));
+            }
+        })
+    });
+    for client in crowd.collect::<Vec<_>>() {
+        timeout(PATIENCE * 2, client).await.expect("all are answered").unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_busy_connection_makes_no_room_until_it_rests() {
+    let server = Server::start(Limits { connections: 20, idle_time: PATIENCE * 10, ..small() }).await;
+    let mut busy = Vec::new();
+    for n in 0..20 {
+        let path = if n == 7 { "slow" } else { "hold" };
+        busy.push(server.send(format!("GET /{path} HTTP/1.1\r\nHost: gate\r\n\r\n")).await);
+    }
+    server.eventually_alive(20).await;
+    let started = Instant::now();
+    let mut client = server.send(post("Content-Length: 2\r\n", "{}")).await;
+    assert!(timeout(Duration::from_millis(300), client.read_u8()).await.is_err());
+    assert_eq!(server.alive.get(), 20);
+    // The slow one is answered whole before it goes.
+    let answer = rest(&mut busy[7], PATIENCE).await.expect("closed");
+    assert!(answer.ends_with("done"), "{answer}");
+    assert_eq!(status(&head(&mut client).await), 200);
+    assert!(started.elapsed() < Duration::from_millis(1300), "{:?}", started.elapsed());
+    assert_eq!(server.alive.get(), 19);
+}
+
+#[tokio::test]
+async fn silent_connections_keep_nobody_out() {
+    let patient = Limits { connections: 20, head_time: PATIENCE * 10, ..small() };
+    let server = Server::start(patient).await;
+    let mut strangers = Vec::new();
+    for n in 0..20 {
+        strangers.push(server.send(&b"POST /mcp HTTP/1.1\r\nX-A: "[..n % 25]).await);
+    }
+    let mut client = server.send(post("Content-Length: 2\r\n", "{}")).await;
+    assert_eq!(status(&head(&mut client).await), 200);
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn vanished_clients_are_noticed_and_unsent_bytes_are_few() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    super::fit_out(&listener, &small());
+    let _client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+    let (stream, _) = listener.accept().await.unwrap();
+    let socket = socket2::SockRef::from(&stream);
+    assert!(socket.keepalive().unwrap());
+    let probes = socket.tcp_keepalive_interval().unwrap() * socket.tcp_keepalive_retries().unwrap();
+    assert_eq!(socket.tcp_keepalive_time().unwrap() + probes, Duration::from_secs(120));
+    assert_eq!(socket.tcp_user_timeout().unwrap(), Some(Duration::from_secs(120)));
+    assert_eq!(socket.tcp_notsent_lowat().unwrap(), 128 << 10);
+}
+
+#[tokio::test]
 async fn draining_finishes_what_runs_and_closes_what_idles() {
     let server = Server::start(Limits { idle_time: PATIENCE * 10, ..small() }).await;
     let mut idle = server.send(post("Content-Length: 2\r\n", "{}")).await;

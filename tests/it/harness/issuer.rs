@@ -92,6 +92,8 @@ pub enum Behaviour {
     Flood,
     /// With what is not JSON.
     Garbage,
+    /// As it should, with all its keys withdrawn.
+    Withdrawn,
 }
 
 struct Shared {
@@ -354,10 +356,12 @@ impl Shared {
             Behaviour::Hang => std::future::pending().await,
             Behaviour::Garbage => return document(200, &json!("<html>")),
             Behaviour::Flood => return flood(),
-            Behaviour::Serve | Behaviour::OpenId | Behaviour::OtherIssuer => {}
+            Behaviour::Serve | Behaviour::OpenId | Behaviour::OtherIssuer | Behaviour::Withdrawn => {}
         }
         let metadata = if behaviour == Behaviour::OpenId { openid } else { oauth };
-        if keys {
+        if keys && behaviour == Behaviour::Withdrawn {
+            document(200, &json!({"keys": []}))
+        } else if keys {
             document(200, &self.jwks())
         } else if metadata {
             let lie = if behaviour == Behaviour::OtherIssuer { "/" } else { "" };
