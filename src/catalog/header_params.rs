@@ -99,10 +99,10 @@ pub enum ParamProblem {
     /// A name that must not be mirrored.
     #[error("the `x-mcp-header` {0:?} names something that must not be mirrored")]
     Sensitive(String),
-    /// Over [`MOST`].
+    /// Over `MOST`.
     #[error("it has more than {MOST} `x-mcp-header`")]
     Many,
-    /// Over [`PATH_KEYS`] or [`PATH_BYTES`].
+    /// Over `PATH_KEYS` or `PATH_BYTES`.
     #[error("more than {PATH_KEYS} keys, or {PATH_BYTES} bytes of them, lead to the `x-mcp-header` {0:?}")]
     Far(String),
     /// An integer beyond 2^53 - 1.

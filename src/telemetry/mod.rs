@@ -4,6 +4,8 @@ pub mod metrics;
 pub mod request;
 pub mod trace;
 
+use std::io;
+use std::io::BufWriter;
 use std::thread;
 use std::time::Duration;
 
@@ -15,6 +17,9 @@ use opentelemetry_sdk::propagation::TraceContextPropagator;
 use opentelemetry_sdk::trace::SdkTracerProvider;
 use tracing::Subscriber;
 use tracing::level_filters::LevelFilter;
+use tracing_appender::non_blocking::NonBlocking;
+use tracing_appender::non_blocking::NonBlockingBuilder;
+use tracing_appender::non_blocking::WorkerGuard;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::Layer;
 use tracing_subscriber::filter::Targets;
@@ -28,6 +33,9 @@ use crate::config::telemetry::Telemetry;
 
 const SERVICE: &str = env!("CARGO_PKG_NAME");
 const SHUTDOWN_TIME: Duration = Duration::from_secs(3);
+
+/// Log lines that may wait for standard error to take them.
+const QUEUED_LINES: usize = 16_384;
 
 /// Why telemetry could not start.
 #[derive(Debug, thiserror::Error)]
@@ -52,11 +60,15 @@ pub enum TelemetryError {
 /// Keeps telemetry running; dropping it sends what is not sent yet, for at most 3 s. Keep it
 /// outside the async runtime: the drop blocks.
 #[must_use = "dropping the guard ends telemetry"]
-pub struct Guard(Option<SdkTracerProvider>);
+pub struct Guard {
+    traces: Option<SdkTracerProvider>,
+    /// Writes what is still queued when it is dropped, for at most about a second.
+    _lines: WorkerGuard,
+}
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        let Some(provider) = self.0.take() else { return };
+        let Some(provider) = self.traces.take() else { return };
         // The exporter's client blocks, and must not be dropped on a runtime's thread.
         let ended = thread::spawn(move || provider.shutdown_with_timeout(SHUTDOWN_TIME)).join();
         if let Ok(Err(error)) = ended {
@@ -74,23 +86,27 @@ pub fn init(settings: &Telemetry) -> Result<Guard, TelemetryError> {
         let own = Targets::new().with_target(SERVICE, LevelFilter::INFO);
         tracing_opentelemetry::layer().with_tracer(provider.tracer(SERVICE)).with_filter(own)
     });
+    // Whoever reads the log may stall; that must hold up nobody but the log. What does not fit
+    // into the queue is dropped.
+    let (writer, lines_guard) =
+        NonBlockingBuilder::default().buffered_lines_limit(QUEUED_LINES).finish(BufWriter::new(io::stderr()));
     tracing_subscriber::registry()
         .with(filter)
-        .with(lines(settings.log))
+        .with(lines(settings.log, writer))
         .with(traces)
         .try_init()
         .map_err(TelemetryError::AlreadyRunning)?;
     if provider.is_some() {
         trace::exporting();
     }
-    Ok(Guard(provider))
+    Ok(Guard { traces: provider, _lines: lines_guard })
 }
 
-fn lines<S>(format: LogFormat) -> Box<dyn Layer<S> + Send + Sync>
+fn lines<S>(format: LogFormat, writer: NonBlocking) -> Box<dyn Layer<S> + Send + Sync>
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
 {
-    let layer = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
+    let layer = tracing_subscriber::fmt::layer().with_writer(writer);
     match format {
         LogFormat::Text => layer.with_ansi(false).boxed(),
         LogFormat::Json => layer.json().flatten_event(true).with_current_span(false).boxed(),

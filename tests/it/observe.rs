@@ -415,3 +415,23 @@ async fn a_request_whose_client_leaves_is_one_line() {
     watched.says("a client that leaves a stream", json!({"status": 200, "name": "slow"}), &["refusal"]).await;
     watched.end().await;
 }
+
+#[tokio::test]
+async fn a_log_that_nobody_reads_holds_up_nobody() {
+    let state = tempfile::tempdir().unwrap();
+    let mut command = process::fondaco();
+    command.args(["dev", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--data-dir"]);
+    // Its standard error is a pipe whose other end is held and never read.
+    command.arg(state.path()).stderr(std::process::Stdio::piped());
+    let mut process = process::Process::start(&mut command);
+    let endpoint = process.line("endpoint: ").await;
+    let authority = endpoint.strip_prefix("http://").unwrap().strip_suffix("/mcp").unwrap();
+    let addr = authority.parse().unwrap();
+    let mut connection = Connection::open(addr).await;
+    // Each is a line of the log, and 64 KiB of them fill the pipe.
+    for _ in 0..2_000 {
+        assert!(connection.send(format!("GET /nothing HTTP/1.1\r\nHost: {authority}\r\n\r\n")).await);
+        assert_eq!(connection.answer().await.status, 404);
+    }
+    assert!(process.terminate().await.success());
+}
