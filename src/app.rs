@@ -10,6 +10,7 @@ use crate::catalog::refresh::Catalogs;
 use crate::model::clock::Clock;
 use crate::model::limits::Limits;
 use crate::seal::KeyRing;
+use crate::stream::budget::Budget;
 use crate::telemetry::metrics::Metrics;
 use crate::tenant::source::Tenants;
 
@@ -25,6 +26,8 @@ pub struct App {
     pub auth: Authenticator,
     /// What each tenant serves.
     pub catalogs: Catalogs,
+    /// What the bodies that are held now may hold.
+    pub bodies: Arc<Budget>,
     /// What handles are sealed with.
     pub keys: KeyRing,
     /// What is counted.

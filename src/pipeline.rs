@@ -97,7 +97,8 @@ where
 
     let accept = media::check(&post.headers)?;
     trail.accept = Some(accept);
-    let text = body::read(post.body, &app.limits).await?;
+    let mut held = app.bodies.open(&tenant.name);
+    let text = body::read(post.body, &app.limits, &mut held).await?;
     trail.facts.bytes_in = text.len();
     let json = Json::parse(text, app.limits.json_depth)?;
     let request = match Message::read(&json, &post.headers, app.limits.id_bytes, &mut trail.id)? {

@@ -29,6 +29,7 @@ use crate::egress::rules::Rules;
 use crate::model::clock::Clock;
 use crate::seal::KeyRing;
 use crate::seal::SealError;
+use crate::stream::budget::Budget;
 use crate::telemetry::metrics::Metrics;
 use crate::tenant::source::Sources;
 use crate::tenant::source::Tenants;
@@ -110,6 +111,7 @@ impl Server {
         let limits = Arc::new(accept::fitted(settings.limits.clone()));
         let app = Arc::new(App {
             auth: Authenticator::new(egress.clone(), clock.clone(), &limits, metrics.clone()),
+            bodies: Budget::new(limits.bodies_bytes),
             catalogs: Catalogs::new(egress, limits.clone(), metrics.clone()),
             limits,
             clock,

@@ -36,6 +36,7 @@ limits! {
     head_time: duration 100, 300 * SECOND;
     idle_time: duration SECOND, HOUR;
     body_bytes: size KIB, 1024 * MIB;
+    bodies_bytes: size MIB, 1024 * 1024 * MIB;
     body_time: duration 100, HOUR;
     body_rate: size 1, 1024 * MIB;
     write_time: duration 100, HOUR;

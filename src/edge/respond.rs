@@ -62,6 +62,7 @@ fn wire(refusal: &Refusal) -> (StatusCode, Option<i64>) {
         Refusal::Body(error) => match error {
             BodyError::TooLarge => (StatusCode::PAYLOAD_TOO_LARGE, Some(code::INVALID_REQUEST)),
             BodyError::Timeout => (StatusCode::REQUEST_TIMEOUT, Some(code::INVALID_REQUEST)),
+            BodyError::Overloaded => (StatusCode::SERVICE_UNAVAILABLE, Some(code::OVERLOADED)),
             BodyError::Broken => (StatusCode::BAD_REQUEST, Some(code::PARSE_ERROR)),
         },
         Refusal::Protocol(error) => protocol(error),
@@ -242,7 +243,12 @@ fn decorate(headers: &mut HeaderMap, refusal: &Refusal, endpoint: &Endpoint) {
             headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
         }
         // The rest of the body is not read: the connection cannot carry another request.
-        Refusal::Body(_) => close(headers),
+        Refusal::Body(error) => {
+            if *error == BodyError::Overloaded {
+                headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+            }
+            close(headers);
+        }
         Refusal::Tenant(_) | Refusal::Protocol(_) | Refusal::Route(_) | Refusal::Backend(_) => {}
     }
 }

@@ -17,6 +17,8 @@ pub struct Limits {
     pub idle_time: Duration,
     /// Longest request body.
     pub body_bytes: usize,
+    /// What all bodies that are being held may hold together; a tenant's, a quarter of it.
+    pub bodies_bytes: usize,
     /// Time for a body to arrive.
     pub body_time: Duration,
     /// Slowest body that is still read, in bytes a second, counted after a grace of 5 s.
@@ -99,6 +101,7 @@ impl Default for Limits {
             head_time: seconds(10),
             idle_time: seconds(75),
             body_bytes: 4 << 20,
+            bodies_bytes: 256 << 20,
             body_time: seconds(30),
             body_rate: 1024,
             write_time: seconds(30),

@@ -13,6 +13,7 @@ use tokio::time::Instant;
 use tokio::time::timeout_at;
 
 use crate::model::limits::Limits;
+use crate::stream::budget::Held;
 
 /// How long a body may be slower than the least rate before that counts.
 const GRACE: Duration = Duration::from_secs(5);
@@ -29,6 +30,9 @@ pub enum BodyError {
     /// Not there in time, or too slowly.
     #[error("the request body did not arrive in time")]
     Timeout,
+    /// The bodies of all requests, or of this tenant's, hold as much as they may.
+    #[error("too much is being sent at once: try again")]
+    Overloaded,
     /// It ended early or was badly chunked.
     #[error("the request body is broken")]
     Broken,
@@ -41,11 +45,16 @@ pub enum BodyError {
 ///
 /// # Cancel safety
 /// Dropping the future drops the body; what was read is lost.
-pub async fn read<B: Body>(body: B, limits: &Limits) -> Result<Bytes, BodyError> {
-    gather(body, limits, GRACE).await
+pub async fn read<B: Body>(body: B, limits: &Limits, held: &mut Held) -> Result<Bytes, BodyError> {
+    gather(body, limits, held, GRACE).await
 }
 
-async fn gather<B: Body>(body: B, limits: &Limits, grace: Duration) -> Result<Bytes, BodyError> {
+async fn gather<B: Body>(
+    body: B,
+    limits: &Limits,
+    held: &mut Held,
+    grace: Duration,
+) -> Result<Bytes, BodyError> {
     let declared = body.size_hint().lower();
     if declared > limits.body_bytes as u64 {
         return Err(BodyError::TooLarge);
@@ -61,6 +70,9 @@ async fn gather<B: Body>(body: B, limits: &Limits, grace: Duration) -> Result<By
         let Ok(mut data) = frame.map_err(|_| BodyError::Broken)?.into_data() else { continue };
         if whole.len() + data.remaining() > limits.body_bytes {
             return Err(BodyError::TooLarge);
+        }
+        if !held.grow(whole.len() + data.remaining()) {
+            return Err(BodyError::Overloaded);
         }
         if whole.is_empty() {
             // The usual small body is one frame, which is handed on without a copy.
@@ -90,6 +102,13 @@ mod tests {
     use super::gather;
     use super::read;
     use crate::model::limits::Limits;
+    use crate::model::name::TenantName;
+    use crate::stream::budget::Budget;
+    use crate::stream::budget::Held;
+
+    fn held() -> Held {
+        Budget::new(1 << 20).open(&TenantName::new("acme").unwrap())
+    }
 
     fn limits() -> Limits {
         Limits { body_bytes: 10, body_rate: 100, body_time: Duration::from_millis(400), ..Limits::default() }
@@ -107,33 +126,39 @@ mod tests {
     async fn the_size_is_a_limit_declared_or_sent() {
         let limits = limits();
         let now = Duration::ZERO;
-        assert_eq!(read(Body::from("0123456789"), &limits).await.unwrap(), "0123456789");
-        assert_eq!(read(Body::empty(), &limits).await.unwrap(), "");
-        assert_eq!(read(chunks(&["01234", "", "56789"], now), &limits).await.unwrap(), "0123456789");
+        assert_eq!(read(Body::from("0123456789"), &limits, &mut held()).await.unwrap(), "0123456789");
+        assert_eq!(read(Body::empty(), &limits, &mut held()).await.unwrap(), "");
+        assert_eq!(
+            read(chunks(&["01234", "", "56789"], now), &limits, &mut held()).await.unwrap(),
+            "0123456789"
+        );
         let declared = Full::new(Bytes::from("0123456789a"));
-        assert_eq!(read(declared, &limits).await, Err(BodyError::TooLarge));
-        assert_eq!(read(Body::from("0123456789a"), &limits).await, Err(BodyError::TooLarge));
-        assert_eq!(read(chunks(&["01234", "56789a"], now), &limits).await, Err(BodyError::TooLarge));
+        assert_eq!(read(declared, &limits, &mut held()).await, Err(BodyError::TooLarge));
+        assert_eq!(read(Body::from("0123456789a"), &limits, &mut held()).await, Err(BodyError::TooLarge));
+        assert_eq!(
+            read(chunks(&["01234", "56789a"], now), &limits, &mut held()).await,
+            Err(BodyError::TooLarge)
+        );
     }
 
     #[tokio::test]
     async fn time_and_rate_are_limits() {
         let never = || Body::from_stream(stream::pending::<Result<Bytes, Infallible>>());
-        assert_eq!(read(never(), &limits()).await, Err(BodyError::Timeout));
+        assert_eq!(read(never(), &limits(), &mut held()).await, Err(BodyError::Timeout));
         // 1 byte in 60 ms is less than 100 a second, and the grace is over before the third.
         let slow = chunks(&["0", "1", "2", "3", "4"], Duration::from_millis(60));
         let grace = Duration::from_millis(100);
-        assert_eq!(gather(slow, &limits(), grace).await, Err(BodyError::Timeout));
+        assert_eq!(gather(slow, &limits(), &mut held(), grace).await, Err(BodyError::Timeout));
         let patient = Limits { body_rate: 10, body_time: Duration::from_secs(30), ..limits() };
         let grace = Duration::from_millis(200);
         let slow = chunks(&["0", "1", "2", "3", "4"], Duration::from_millis(60));
-        assert_eq!(gather(slow, &patient, grace).await.unwrap(), "01234");
+        assert_eq!(gather(slow, &patient, &mut held(), grace).await.unwrap(), "01234");
     }
 
     #[tokio::test]
     async fn a_body_that_fails_is_broken() {
         let parts = [Ok(Bytes::from("0")), Err(io::Error::other("reset"))];
         let broken = Body::from_stream(stream::iter(parts));
-        assert_eq!(read(broken, &limits()).await, Err(BodyError::Broken));
+        assert_eq!(read(broken, &limits(), &mut held()).await, Err(BodyError::Broken));
     }
 }

@@ -29,8 +29,10 @@ use crate::edge::EdgeError;
 use crate::edge::framing;
 use crate::edge::origin;
 use crate::model::limits::Limits;
+use crate::model::name::TenantName;
 use crate::stream::body;
 use crate::stream::body::BodyError;
+use crate::stream::budget::Budget;
 use crate::telemetry::metrics::Open;
 
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -142,11 +144,14 @@ async fn climb(request: Request<Incoming>, limits: &Limits) -> Result<(), u16> {
     if parts.method != http::Method::POST {
         return Err(405);
     }
-    let read = body::read(content, limits).await;
+    let budget = Budget::new(limits.bodies_bytes);
+    let tenant = TenantName::new("acme").expect("a slug");
+    let read = body::read(content, limits, &mut budget.open(&tenant)).await;
     read.map(drop).map_err(|error| match error {
         BodyError::TooLarge => 413,
         BodyError::Timeout => 408,
         BodyError::Broken => 400,
+        BodyError::Overloaded => 503,
     })
 }
 
