@@ -28,6 +28,8 @@ pub struct Snapshot {
     pub cleaned: Vec<Remark>,
     /// Text for `server/discover`: the tenant's, then its backends'.
     pub instructions: Option<Arc<str>>,
+    /// Whether every backend has been listed at least once.
+    pub complete: bool,
     /// In the order of public names.
     tools: Vec<Arc<Tool>>,
     /// Every scope that some tool needs.
@@ -75,7 +77,18 @@ impl Snapshot {
         tools.iter().for_each(|tool| relevant.extend(&tool.needs));
         let instructions = instructions(tenant, parts, limits.instructions_bytes);
         let page_size = PageSize { entries: limits.page_size.max(1), bytes: limits.page_bytes };
-        Self { revision, left_out, cleaned, instructions, tools, relevant, page_size, views: Views::new() }
+        let complete = parts.len() == tenant.backends.len();
+        Self {
+            revision,
+            left_out,
+            cleaned,
+            instructions,
+            complete,
+            tools,
+            relevant,
+            page_size,
+            views: Views::new(),
+        }
     }
 
     /// The tool of this public name, whoever may see it.

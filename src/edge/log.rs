@@ -99,6 +99,11 @@ impl RequestLog {
         });
     }
 
+    /// It failed on our side or the backend's, for this reason.
+    pub fn failed(&self, error: String) {
+        self.with(|line, _| line.error = Some(error));
+    }
+
     /// Counts an open stream for as long as the guard lives.
     pub fn stream_open(&self) -> Open {
         self.0.metrics.stream_open()
@@ -126,6 +131,7 @@ impl Drop for Entry {
         if std::thread::panicking() {
             (line.status, *outcome) = (500, Outcome::Failed);
         }
+        line.outcome = Some(outcome.as_str());
         line.emit();
         self.metrics.request(line.rpc_method.as_deref(), *outcome, line.duration);
     }

@@ -300,7 +300,7 @@ fn data(refusal: &Refusal) -> Option<Json> {
     }
 }
 
-/// Notes a refusal in the request's line; what is not the caller's fault is logged here, once.
+/// Notes a refusal in the request's line, with the reason where it is not the caller's fault.
 fn note(status: StatusCode, code: Option<i64>, refusal: &Refusal, log: &RequestLog) {
     let ours = status.is_server_error() || code == Some(code::INTERNAL_ERROR);
     let late = matches!(refusal, Refusal::Backend(BackendError::TimedOut { .. }));
@@ -315,8 +315,8 @@ fn note(status: StatusCode, code: Option<i64>, refusal: &Refusal, log: &RequestL
         },
     );
     if ours {
-        let cause = std::error::Error::source(refusal).map(ToString::to_string).unwrap_or_default();
-        tracing::error!(status = status.as_u16(), error = %refusal, cause, "request failed");
+        let cause = std::error::Error::source(refusal).map(|cause| format!(": {cause}"));
+        log.failed(format!("{refusal}{}", cause.unwrap_or_default()));
     }
 }
 

@@ -21,6 +21,6 @@ pub fn answer(exchange: &Exchange, snapshot: &Snapshot, limits: &Limits) -> Outc
     if let Some(instructions) = &snapshot.instructions {
         result = result.put_str("instructions", instructions);
     }
-    let result = super::cacheable(result, exchange, limits.list_ttl);
+    let result = super::cacheable(result, exchange, snapshot, limits);
     Outcome::Result(result.put("_meta", &super::own_meta()).finish())
 }

@@ -7,8 +7,10 @@ pub mod tools_list;
 use std::time::Duration;
 
 use crate::backend::BackendError;
+use crate::catalog::snapshot::Snapshot;
 use crate::exchange::Exchange;
 use crate::model::endpoint::Owner;
+use crate::model::limits::Limits;
 use crate::protocol::json::Json;
 use crate::protocol::json::compose::Object;
 use crate::protocol::meta::SERVER_INFO;
@@ -31,10 +33,14 @@ fn own_meta() -> Json {
     Object::new().put(SERVER_INFO, &our_info()).finish()
 }
 
+/// How long a list may be kept while a backend has never been listed: it will be there any moment.
+const INCOMPLETE_TTL: Duration = Duration::from_secs(1);
+
 /// Adds what makes a result cacheable.
 ///
 /// spec: server/utilities/caching, Cacheable Model
-fn cacheable(object: Object, exchange: &Exchange, ttl: Duration) -> Object {
+fn cacheable(object: Object, exchange: &Exchange, snapshot: &Snapshot, limits: &Limits) -> Object {
+    let ttl = if snapshot.complete { limits.list_ttl } else { INCOMPLETE_TTL };
     // Never public where the tenant is told by the token: a shared cache keys by URL alone.
     let public = exchange.endpoint.owner != Owner::Shared && exchange.tenant.is_public();
     object

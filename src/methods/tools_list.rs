@@ -27,6 +27,6 @@ pub fn answer(
         let cursor = seal_cursor(keys, &exchange.tenant.name, &principal, ObjectKind::Tool, &last, now);
         result = result.put_str("nextCursor", &cursor);
     }
-    let result = super::cacheable(result, exchange, limits.list_ttl);
+    let result = super::cacheable(result, exchange, snapshot, limits);
     Outcome::Result(result.put("_meta", &super::own_meta()).finish())
 }

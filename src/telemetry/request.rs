@@ -34,6 +34,10 @@ pub struct RequestLine {
     pub target: Option<Target>,
     /// Which refusal answered; the refusal's name, not its text.
     pub refusal: Option<&'static str>,
+    /// How it ended, as the metrics say it.
+    pub outcome: Option<&'static str>,
+    /// What went wrong on our side or the backend's, with its cause.
+    pub error: Option<String>,
     /// [`subject`] of the caller, once authenticated.
     pub subject: Option<String>,
     /// From the head to the end of the answer.
@@ -92,24 +96,32 @@ impl RequestLine {
             Some(Target::Resource(uri)) => (None, Some(digest_of(&[uri]))),
             None => (None, None),
         };
-        tracing::info!(
-            target: TARGET,
-            http_method = &*clean(&self.http_method),
-            path = self.path.as_str(),
-            status = self.status,
-            rpc_method = self.rpc_method.as_deref().map(clean).as_deref(),
-            tenant = self.tenant.as_deref().map(clean).as_deref(),
-            backend = self.backend.as_deref().map(clean).as_deref(),
-            name = target_name.as_deref(),
-            resource = resource.as_deref(),
-            refusal = self.refusal,
-            subject = self.subject.as_deref().map(clean).as_deref(),
-            duration_ms = u64::try_from(self.duration.as_millis()).unwrap_or(u64::MAX),
-            bytes_in = self.bytes_in,
-            bytes_out = self.bytes_out,
-            trace_id = self.trace_id.as_deref().map(clean).as_deref(),
-            "request"
-        );
+        macro_rules! say {
+            ($level:ident) => {
+                tracing::$level!(
+                    target: TARGET,
+                    http_method = &*clean(&self.http_method),
+                    path = self.path.as_str(),
+                    status = self.status,
+                    rpc_method = self.rpc_method.as_deref().map(clean).as_deref(),
+                    tenant = self.tenant.as_deref().map(clean).as_deref(),
+                    backend = self.backend.as_deref().map(clean).as_deref(),
+                    name = target_name.as_deref(),
+                    resource = resource.as_deref(),
+                    outcome = self.outcome,
+                    refusal = self.refusal,
+                    error = self.error.as_deref().map(clean).as_deref(),
+                    subject = self.subject.as_deref().map(clean).as_deref(),
+                    duration_ms = u64::try_from(self.duration.as_millis()).unwrap_or(u64::MAX),
+                    bytes_in = self.bytes_in,
+                    bytes_out = self.bytes_out,
+                    trace_id = self.trace_id.as_deref().map(clean).as_deref(),
+                    "request"
+                )
+            };
+        }
+        // What is our fault, or a backend's, is worth somebody's attention.
+        if self.error.is_some() { say!(error) } else { say!(info) }
     }
 }
 

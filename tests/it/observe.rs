@@ -262,7 +262,8 @@ tenants:
         if lines.len() != self.seen + 1 {
             faults.push(format!("{} lines", lines.len() - self.seen));
         }
-        if !line["duration_ms"].is_u64() || line["level"] != "INFO" {
+        let level = if line.get("error").is_some() { "ERROR" } else { "INFO" };
+        if !line["duration_ms"].is_u64() || line["level"] != level || !line["outcome"].is_string() {
             faults.push("no duration, or another level".to_owned());
         }
         self.seen = lines.len();

@@ -49,6 +49,8 @@ fn full(target: Target) -> RequestLine {
         tenant: Some("acme".into()),
         backend: Some("crm".into()),
         target: Some(target),
+        outcome: Some("failed"),
+        error: Some("lost".into()),
         refusal: Some("hidden"),
         subject: Some(subject("https://login.example", "alice")),
         duration: Duration::from_millis(12),
@@ -79,7 +81,9 @@ fn the_page_and_the_line_name_the_same_fields() {
 #[test]
 fn what_is_not_known_is_left_out() {
     let said = said(&RequestLine::default());
-    for absent in ["rpc_method", "tenant", "backend", "name", "resource", "refusal", "subject", "trace_id"] {
+    for absent in
+        ["rpc_method", "tenant", "backend", "name", "resource", "refusal", "error", "subject", "trace_id"]
+    {
         assert!(!said.contains(&format!("\"{absent}\"")), "{said}");
     }
 }
