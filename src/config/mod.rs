@@ -67,15 +67,18 @@ pub struct Settings {
 
 impl Settings {
     /// The settings of the embedded mode, which listens on `listen` (already bound: its port is
-    /// the one that URLs name) and keeps its state in `data_dir`.
+    /// the one that URLs name) and keeps its state in `data_dir`. Its URL is the address that was
+    /// bound, since nothing may listen on the others; the other names of loopback are aliases.
     pub fn dev(listen: SocketAddr, data_dir: PathBuf) -> Self {
-        let port = listen.port();
-        let url =
-            |host: &str| Url::parse(&format!("http://{host}:{port}")).expect("a loopback URL is well-formed");
+        let url = |authority: &str| {
+            Url::parse(&format!("http://{authority}")).expect("a loopback URL is well-formed")
+        };
+        let own = url(&listen.to_string());
+        let names = ["127.0.0.1", "localhost", "[::1]"].map(|host| url(&format!("{host}:{}", listen.port())));
         Self {
             listen,
-            public_url: Some(url("127.0.0.1")),
-            public_aliases: vec![url("localhost"), url("[::1]")],
+            public_aliases: names.into_iter().filter(|name| *name != own).collect(),
+            public_url: Some(own),
             allowed_origins: Vec::new(),
             admin: Admin { listen: SocketAddr::from(([127, 0, 0, 1], 8081)), allow_remote: false },
             data_dir,

@@ -45,6 +45,19 @@ fn the_defaults_are_the_limits_own() {
 }
 
 #[test]
+fn the_embedded_mode_is_named_by_the_address_that_it_bound() {
+    for (listen, primary, aliases) in [
+        ("127.0.0.1:8290", "http://127.0.0.1:8290/", &["http://localhost:8290/", "http://[::1]:8290/"][..]),
+        ("[::1]:8290", "http://[::1]:8290/", &["http://127.0.0.1:8290/", "http://localhost:8290/"]),
+        ("127.0.0.2:80", "http://127.0.0.2/", &["http://127.0.0.1/", "http://localhost/", "http://[::1]/"]),
+    ] {
+        let urls = Settings::dev(listen.parse().unwrap(), PathBuf::new()).public_urls();
+        assert_eq!(urls.primary.as_str(), primary);
+        assert_eq!(urls.aliases.iter().map(Url::as_str).collect::<Vec<_>>(), aliases, "{listen}");
+    }
+}
+
+#[test]
 fn every_key_is_documented() {
     let keys = Front::NAMES.iter().chain(&["data_dir", "tenants"]).map(|key| format!("`{key}`"));
     let sections: [(&str, &[&str]); 5] = [

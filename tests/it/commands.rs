@@ -99,6 +99,24 @@ async fn dev_prints_a_working_call_and_a_refused_one() {
 }
 
 #[tokio::test]
+async fn dev_is_reached_where_it_listens() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut dev = dev(dir.path(), &["--listen", "[::1]:0"]);
+    let said = dev.until(LAST).await;
+    let endpoint = field(&said, "endpoint:");
+    assert!(endpoint.starts_with("http://[::1]:"), "{endpoint}");
+    let alice = caller(endpoint, field(&said, "token:"));
+    assert_eq!(alice.tools().await.len(), 7);
+    // What `token` mints for the printed endpoint is of the same issuer.
+    let (code, token, _) = run(dir.path(), &["token", "--aud", endpoint], &[]).await;
+    assert_eq!(code, Some(0));
+    let minted = Caller { token: token.trim().to_owned(), ..alice };
+    assert_eq!(minted.tools().await.len(), 7);
+    dev.signal("INT");
+    assert!(dev.end().await.success());
+}
+
+#[tokio::test]
 async fn dev_keeps_its_keys_between_runs() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("env"), "old").unwrap();
