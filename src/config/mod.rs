@@ -135,7 +135,8 @@ fn settings(root: &At<'_>, env: &HashMap<String, String>) -> Option<Settings> {
     let front = Front::read(&fields);
     let data_dir = fields.need("data_dir").and_then(|at| at.path());
     let tenants = fields.get("tenants").map(|at| at.path());
-    let admin = section(&fields, "admin", Admin::read);
+    let listen = front.as_ref().map(|front| front.listen);
+    let admin = section(&fields, "admin", |at| Admin::read(at, listen));
     let keys = section(&fields, "keys", |at| Keys::read(at, env));
     let egress = section(&fields, "egress", Egress::read);
     let limits = section(&fields, "limits", limits::read);

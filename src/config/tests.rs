@@ -58,6 +58,29 @@ fn the_embedded_mode_is_named_by_the_address_that_it_bound() {
 }
 
 #[test]
+fn the_listeners_do_not_collide() {
+    for (listen, admin, good) in [
+        ("127.0.0.1:8081", "127.0.0.1:8081", false),
+        ("0.0.0.0:8081", "127.0.0.1:8081", false),
+        ("[::]:8081", "[::1]:8081", false),
+        ("127.0.0.1:8081", "127.0.0.2:8081", true),
+        ("127.0.0.1:8081", "[::1]:8081", true),
+        ("127.0.0.1:0", "127.0.0.1:0", true),
+    ] {
+        let (_dir, path) = file(&format!(
+            "listen = \"{listen}\"\npublic_url = \"https://mcp.example\"\n[admin]\nlisten = \"{admin}\"\n"
+        ));
+        match load(Some(&path), env(&[])) {
+            Ok(_) => assert!(good, "{listen} {admin}"),
+            Err(report) => {
+                assert!(!good, "{report}");
+                assert_eq!((report.0[0].key.as_str(), report.0[0].line), ("admin.listen", Some(4)));
+            }
+        }
+    }
+}
+
+#[test]
 fn every_key_is_documented() {
     let keys = Front::NAMES.iter().chain(&["data_dir", "tenants"]).map(|key| format!("`{key}`"));
     let sections: [(&str, &[&str]); 5] = [

@@ -390,6 +390,41 @@ internal addresses and clear text need, in the configuration,
 }
 
 #[tokio::test]
+async fn check_refuses_what_serve_would() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("t.yaml"), "tenants: {}").unwrap();
+    let check = ["check", "--tenants", "t.yaml"];
+    let any = [("FONDACO_LISTEN", "127.0.0.1:0"), ("FONDACO_ADMIN__LISTEN", "127.0.0.1:0")];
+    let (code, out, _) = run(dir.path(), &check, &[]).await;
+    assert_eq!((code, out.as_str()), (Some(0), "ok\ntenants: 0, endpoints: 0\n"));
+    assert!(!dir.path().join("fondaco-data").exists(), "it only looks");
+
+    let keyring = dir.path().join("fondaco-data/keyring");
+    std::fs::create_dir(dir.path().join("fondaco-data")).unwrap();
+    let used = "the key ring ./fondaco-data/keyring cannot be used: ";
+    for (text, mode, said) in [
+        ("", 0o600, format!("{used}there is no key in it")),
+        ("garbage", 0o600, format!("{used}its line 1 is not 32 bytes in base64")),
+        ("QUJD", 0o600, format!("{used}its line 1 is not 32 bytes in base64")),
+        ("", 0o644, "./fondaco-data/keyring can be read by others; `chmod 600` it".to_owned()),
+    ] {
+        std::fs::write(&keyring, text).unwrap();
+        std::fs::set_permissions(&keyring, std::fs::Permissions::from_mode(mode)).unwrap();
+        let (code, out, _) = run(dir.path(), &check, &[]).await;
+        assert_eq!((code, out), (Some(2), format!("configuration: data_dir: {said}\n")));
+        let (code, _, error) = run(dir.path(), &["serve", "--tenants", "t.yaml"], &any).await;
+        assert!(code == Some(1) && error == format!("error: {said}\n"), "{error}");
+    }
+    for (name, value, said) in [
+        ("FONDACO_DATA_DIR", "/dev/null", "the key ring /dev/null/keyring cannot be used: Not a directory"),
+        ("FONDACO_ADMIN__LISTEN", "127.0.0.1:8080", "`127.0.0.1:8080` is taken by the public listener"),
+    ] {
+        let (code, out, _) = run(dir.path(), &check, &[(name, value)]).await;
+        assert!(code == Some(2) && out.contains(said), "{out}");
+    }
+}
+
+#[tokio::test]
 async fn token_mints_what_it_is_asked_for() {
     let dir = tempfile::tempdir().unwrap();
     let claims = |token: &str| -> Value {
