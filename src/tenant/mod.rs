@@ -6,6 +6,7 @@ mod entry;
 pub mod file;
 pub mod index;
 mod issuer;
+mod nesting;
 pub mod resolve;
 pub mod secret;
 pub mod source;
