@@ -163,7 +163,7 @@ fn scope<'a>(at: &At<'a>) -> Option<&'a str> {
 }
 
 /// Whether `text` can be an OAuth scope.
-pub(super) fn is_scope(text: &str) -> bool {
+pub(crate) fn is_scope(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|b| b.is_ascii_graphic() && b != b'"' && b != b'\\')
 }
 
