@@ -11,6 +11,7 @@ use tokio::time::Instant;
 
 use crate::harness::gateway::Caller;
 use crate::harness::process;
+use crate::harness::process::Peers;
 use crate::harness::process::Process;
 use crate::harness::serving::Serving;
 use crate::harness::wait::eventually;
@@ -112,6 +113,22 @@ async fn dev_is_reached_where_it_listens() {
     assert_eq!(code, Some(0));
     let minted = Caller { token: token.trim().to_owned(), ..alice };
     assert_eq!(minted.tools().await.len(), 7);
+    dev.signal("INT");
+    assert!(dev.end().await.success());
+}
+
+#[tokio::test]
+async fn real_clients_call_the_demo() {
+    let peers = Peers::find();
+    let dir = tempfile::tempdir().unwrap();
+    let mut dev = dev(dir.path(), &[]);
+    let said = dev.until(LAST).await;
+    let (url, token) = (field(&said, "endpoint:"), field(&said, "token:"));
+    for mut client in [peers.python("tests/clients/python.py"), peers.node("tests/clients/ts.mjs")] {
+        client.args(["--url", url, "--token", token, "--expect", "demo"]);
+        let steps = process::run(&mut client).await;
+        assert!(steps.contains("all steps passed"), "{steps}");
+    }
     dev.signal("INT");
     assert!(dev.end().await.success());
 }
