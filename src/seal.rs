@@ -88,11 +88,20 @@ pub enum SealError {
     #[error("not a handle that is valid here and now")]
     Refused,
     /// A ring without a key.
-    #[error("the key ring has no key")]
+    #[error("there is no key in it")]
     Empty,
     /// A line of a ring that is no key.
-    #[error("line {0} of the key ring is not 32 bytes in base64")]
+    #[error("its line {0} is not 32 bytes in base64")]
     BadKey(usize),
+    /// A ring's file with something wrong in it.
+    #[error("the key ring {path} cannot be used")]
+    Ring {
+        /// Where it is.
+        path: PathBuf,
+        /// What is wrong.
+        #[source]
+        source: Box<SealError>,
+    },
     /// Others may read the ring's file.
     #[error("{0} can be read by others; `chmod 600` it")]
     Exposed(PathBuf),

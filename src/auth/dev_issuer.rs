@@ -29,6 +29,9 @@ use serde_json::Value;
 use serde_json::json;
 use zeroize::Zeroizing;
 
+/// The name of the file that has the key, in the data directory.
+pub const FILE: &str = "dev-issuer.pem";
+
 /// Why there is no development issuer.
 #[derive(Debug, thiserror::Error)]
 pub enum DevIssuerError {
@@ -73,10 +76,10 @@ pub struct Grant<'a> {
 }
 
 impl DevIssuer {
-    /// The issuer of this URL, with the key `dev-issuer.pem` in `data_dir`, which is made on
+    /// The issuer of this URL, with the key [`FILE`] in `data_dir`, which is made on
     /// first use, readable by its owner alone.
     pub fn open(data_dir: &Path, issuer_url: &str) -> Result<Self, DevIssuerError> {
-        let path = data_dir.join("dev-issuer.pem");
+        let path = data_dir.join(FILE);
         let failed = |error| DevIssuerError::File(path.clone(), error);
         if !path.try_exists().map_err(failed)? {
             create(data_dir, &path).map_err(failed)?;
@@ -155,7 +158,7 @@ fn create(data_dir: &Path, path: &Path) -> io::Result<()> {
     }
     pem.extend_from_slice(b"-----END PRIVATE KEY-----\n");
 
-    let draft = data_dir.join(format!("dev-issuer.pem.{}", std::process::id()));
+    let draft = data_dir.join(format!("{FILE}.{}", std::process::id()));
     // Whatever is there is of a process that ended half-way, or was put there by somebody else.
     match fs::remove_file(&draft) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),

@@ -14,8 +14,10 @@ use url::Url;
 use crate::config;
 use crate::config::Settings;
 use crate::config::public;
+use crate::config::report::Problem;
 use crate::config::report::Report;
 use crate::model::tenant::BackendKind;
+use crate::seal::KeyRing;
 use crate::tenant::file::Loaded;
 use crate::tenant::index::Directory;
 use crate::tenant::secret::Secrets;
@@ -49,6 +51,7 @@ pub fn check(args: &CheckArgs, out: &mut impl Write) -> io::Result<bool> {
     if sources.file.is_none() && settings.is_some() {
         report.0.push(super::serve::no_tenants());
     }
+    report.0.extend(settings.as_ref().and_then(own_keys));
     let loaded = sources.load(&Secrets::default()).map_err(|more| report.0.extend(more.0));
     match (settings, loaded) {
         (Some(settings), Ok(loaded)) if report.0.is_empty() => {
@@ -56,6 +59,13 @@ pub fn check(args: &CheckArgs, out: &mut impl Write) -> io::Result<bool> {
         }
         _ => writeln!(out, "{report}").map(|()| false),
     }
+}
+
+/// Why a start would fail on its own keys, where they are not in the configuration.
+fn own_keys(settings: &Settings) -> Option<Problem> {
+    let looked = if settings.keys.ring.is_empty() { KeyRing::look(&settings.data_dir) } else { Ok(()) };
+    let error = anyhow::Error::from(looked.err()?);
+    Some(Problem::new("configuration", "data_dir", format!("{error:#}")))
 }
 
 fn summary(settings: &Settings, sources: &Sources, loaded: Loaded, out: &mut impl Write) -> io::Result<()> {

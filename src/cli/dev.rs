@@ -28,7 +28,6 @@ use crate::egress::rules::Rules;
 use crate::model::clock::Clock;
 use crate::protocol::version;
 use crate::serve::Development;
-use crate::serve::Listeners;
 use crate::serve::Server;
 use crate::telemetry;
 
@@ -69,7 +68,8 @@ pub fn run(args: DevArgs) -> anyhow::Result<()> {
 }
 
 async fn serve(args: DevArgs) -> anyhow::Result<()> {
-    let listeners = Listeners::bind(args.listen, args.admin).await?;
+    let hint = "choose other addresses with `--listen` and `--admin`; port 0 is any that is free";
+    let listeners = super::listen(args.listen, args.admin, hint).await?;
     let mut settings = Settings::dev(listeners.public.local_addr()?, args.data_dir.clone());
     settings.admin.listen = listeners.admin.local_addr()?;
     settings.tenants = args.tenants.clone();

@@ -6,12 +6,15 @@ pub mod serve;
 pub mod token;
 
 use std::future::Future;
+use std::io::ErrorKind;
 use std::io::Write;
+use std::net::SocketAddr;
 use std::process::ExitCode;
 
 use clap::Parser;
 use clap::Subcommand;
 
+use crate::serve::Listeners;
 use crate::serve::StartError;
 
 /// A multi-tenant Streamable HTTP MCP gateway.
@@ -68,6 +71,16 @@ fn not_started(error: StartError) -> anyhow::Error {
         StartError::Tenants(report) => BadInput(format!("the tenants cannot be used\n{report}")).into(),
         other => other.into(),
     }
+}
+
+/// Binds both listeners; where one address is in use, `hint` says how to choose another.
+async fn listen(public: SocketAddr, admin: SocketAddr, hint: &str) -> anyhow::Result<Listeners> {
+    Listeners::bind(public, admin).await.map_err(|error| match &error {
+        StartError::Listen(_, cause) if cause.kind() == ErrorKind::AddrInUse => {
+            anyhow::anyhow!("{error}\n  hint: {hint}")
+        }
+        _ => error.into(),
+    })
 }
 
 fn block_on(command: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {

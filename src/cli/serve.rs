@@ -8,7 +8,6 @@ use crate::cli::BadInput;
 use crate::config;
 use crate::config::Settings;
 use crate::config::report::Problem;
-use crate::serve::Listeners;
 use crate::serve::Server;
 use crate::telemetry;
 
@@ -44,7 +43,8 @@ pub(super) fn no_tenants() -> Problem {
 }
 
 async fn serve(mut settings: Settings) -> anyhow::Result<()> {
-    let listeners = Listeners::bind(settings.listen, settings.admin.listen).await?;
+    let hint = "choose other addresses with `listen` (`FONDACO_LISTEN`) and `admin.listen` (`FONDACO_ADMIN__LISTEN`)";
+    let listeners = super::listen(settings.listen, settings.admin.listen, hint).await?;
     // Port 0 is any: what is bound is what URLs name.
     settings.listen = listeners.public.local_addr()?;
     settings.admin.listen = listeners.admin.local_addr()?;

@@ -7,12 +7,14 @@ use clap::Args;
 use clap::value_parser;
 use url::Url;
 
+use crate::auth::dev_issuer;
 use crate::auth::dev_issuer::DevIssuer;
 use crate::auth::dev_issuer::Grant;
 use crate::cli::BadInput;
 use crate::config::units;
 use crate::model::clock::Clock;
 use crate::model::name::TenantName;
+use crate::tenant::backend;
 
 /// The longest life of a token, in seconds: ten years.
 const LONGEST: u64 = 10 * 365 * 24 * 3600;
@@ -30,7 +32,7 @@ pub struct TokenArgs {
     #[arg(long, value_name = "TEXT", default_value = "fondaco-cli")]
     pub client: String,
     /// Its scopes, separated by spaces
-    #[arg(long, value_name = "SCOPES", default_value = "demo.use")]
+    #[arg(long, value_name = "SCOPES", default_value = "demo.use", value_parser = scopes)]
     pub scope: String,
     /// Its audience; without it, the endpoint `/mcp` of the gateway
     #[arg(long, value_name = "URL")]
@@ -71,11 +73,32 @@ fn whole_seconds(text: &str) -> Result<u64, String> {
         .ok_or_else(|| "expected a time such as `30s`, `15m` or `2h`, ten years at most".to_owned())
 }
 
+/// Scopes, one space between each two, or none at all.
+// spec: RFC 6749, section 3.3
+fn scopes(text: &str) -> Result<String, String> {
+    if text.is_empty() || text.split(' ').all(backend::is_scope) {
+        return Ok(text.to_owned());
+    }
+    Err("expected scopes of visible ASCII without `\"` and `\\`, one space between each two".to_owned())
+}
+
+/// The issuer, whose key is made if there is none; `told` hears of that.
+fn issuer(args: &TokenArgs, base: &str, told: &mut impl Write) -> anyhow::Result<DevIssuer> {
+    let key = args.data_dir.join(dev_issuer::FILE);
+    let was_there = key.exists();
+    let issuer = DevIssuer::open(&args.data_dir, &format!("{base}/dev-issuer"))?;
+    if !was_there {
+        let whose = "only a `fondaco dev` with this `--data-dir` takes its tokens";
+        writeln!(told, "note: made a new issuer key, {}: {whose}", key.display())?;
+    }
+    Ok(issuer)
+}
+
 /// Prints the tokens to `out`.
 pub fn run(args: &TokenArgs, out: &mut impl Write) -> anyhow::Result<()> {
     let tenant = TenantName::new(&args.tenant).map_err(|error| BadInput(format!("--tenant: {error}")))?;
     let base = base(args)?;
-    let issuer = DevIssuer::open(&args.data_dir, &format!("{base}/dev-issuer"))?;
+    let issuer = issuer(args, &base, &mut std::io::stderr())?;
     let audience = args.aud.clone().unwrap_or_else(|| format!("{base}/mcp"));
     let now = Clock::default().now();
     for number in 1..=args.count {

@@ -8,6 +8,7 @@ use toml::Spanned;
 use toml::de::DeTable;
 use toml::de::DeValue;
 
+use crate::config::SECTIONS;
 use crate::config::node::Field;
 use crate::config::node::Node;
 use crate::config::node::Place;
@@ -22,7 +23,8 @@ pub const DEFAULTS: &str = include_str!("defaults.toml");
 /// The configuration file where none is named.
 pub const FILE: &str = "fondaco.toml";
 
-const PREFIX: &str = "FONDACO_";
+/// What the names of our variables begin with.
+pub(super) const PREFIX: &str = "FONDACO_";
 
 /// The settings whose variables have no section, so that their names may be meant for others.
 const TOP: [&str; 6] = ["listen", "public_url", "public_aliases", "allowed_origins", "data_dir", "tenants"];
@@ -49,6 +51,13 @@ pub fn read<'e>(
     root
 }
 
+/// The variable that `key` is meant to be, if it is that of a section's key short of an underscore.
+fn with_section(key: &str) -> Option<String> {
+    let (section, rest) = key.split_once('_')?;
+    let known = SECTIONS.iter().any(|(name, keys)| *name == section && keys.contains(&rest));
+    known.then(|| format!("{section}__{rest}").to_ascii_uppercase())
+}
+
 /// A variable that sets something.
 struct Variable<'e> {
     path: Vec<String>,
@@ -67,7 +76,10 @@ impl<'e> Variable<'e> {
         }
         let path: Vec<String> = key.split("__").map(str::to_owned).collect();
         if path.len() == 1 && !TOP.contains(&key.as_str()) {
-            if let Some(near) = closest(&key, &TOP) {
+            if let Some(meant) = with_section(&key) {
+                let hint = format!("two underscores follow a section: `{PREFIX}{meant}`");
+                problems.add(Problem::new(name, &key, "unknown key").hint(hint));
+            } else if let Some(near) = closest(&key, &TOP) {
                 let hint = format!("did you mean `{PREFIX}{}`?", near.to_ascii_uppercase());
                 problems.add(Problem::new(name, &key, "unknown key").hint(hint));
             }

@@ -64,7 +64,8 @@ impl Admin {
     /// The keys of this section.
     pub const NAMES: &[&str] = &["listen", "allow_remote"];
 
-    pub(crate) fn read(at: &At<'_>) -> Option<Self> {
+    /// Reads the section; `public` is where the public listener binds.
+    pub(crate) fn read(at: &At<'_>, public: Option<SocketAddr>) -> Option<Self> {
         let fields = at.map(Self::NAMES)?;
         let allow_remote = fields.need("allow_remote").and_then(|at| at.flag());
         let at = fields.need("listen")?;
@@ -72,6 +73,10 @@ impl Admin {
         if allow_remote == Some(false) && !listen.ip().is_loopback() {
             let hint = "set `admin.allow_remote = true` where only operators can reach this address";
             at.refuse_hint::<()>(format!("`{listen}` is not loopback"), hint);
+        }
+        if public.is_some_and(|public| collide(public, listen)) {
+            let problem = format!("`{listen}` is taken by the public listener");
+            at.refuse_hint::<()>(problem, "give `listen` and `admin.listen` ports of their own");
         }
         Some(Self { listen, allow_remote: allow_remote? })
     }
@@ -85,6 +90,13 @@ fn socket(at: &At<'_>) -> Option<SocketAddr> {
             "for example `0.0.0.0:8080` or `[::]:8080`",
         )
     })
+}
+
+/// Whether two sockets cannot be bound at once. Port 0 is any.
+fn collide(a: SocketAddr, b: SocketAddr) -> bool {
+    let same_family = a.is_ipv4() == b.is_ipv4();
+    let meet = a.ip() == b.ip() || same_family && (a.ip().is_unspecified() || b.ip().is_unspecified());
+    a.port() != 0 && a.port() == b.port() && meet
 }
 
 /// Clear text is for this machine alone, and one authority is one site.

@@ -20,6 +20,7 @@ mod tests;
 
 use std::collections::BTreeMap;
 use std::collections::HashMap;
+use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::path::PathBuf;
@@ -34,6 +35,7 @@ use crate::config::public::PublicUrls;
 use crate::config::reader::At;
 use crate::config::reader::Fields;
 use crate::config::reader::Problems;
+use crate::config::report::Problem;
 use crate::config::report::Report;
 use crate::config::telemetry::Telemetry;
 use crate::model::limits::Limits;
@@ -67,15 +69,18 @@ pub struct Settings {
 
 impl Settings {
     /// The settings of the embedded mode, which listens on `listen` (already bound: its port is
-    /// the one that URLs name) and keeps its state in `data_dir`.
+    /// the one that URLs name) and keeps its state in `data_dir`. Its URL is the address that was
+    /// bound, since nothing may listen on the others; the other names of loopback are aliases.
     pub fn dev(listen: SocketAddr, data_dir: PathBuf) -> Self {
-        let port = listen.port();
-        let url =
-            |host: &str| Url::parse(&format!("http://{host}:{port}")).expect("a loopback URL is well-formed");
+        let url = |authority: &str| {
+            Url::parse(&format!("http://{authority}")).expect("a loopback URL is well-formed")
+        };
+        let own = url(&listen.to_string());
+        let names = ["127.0.0.1", "localhost", "[::1]"].map(|host| url(&format!("{host}:{}", listen.port())));
         Self {
             listen,
-            public_url: Some(url("127.0.0.1")),
-            public_aliases: vec![url("localhost"), url("[::1]")],
+            public_aliases: names.into_iter().filter(|name| *name != own).collect(),
+            public_url: Some(own),
             allowed_origins: Vec::new(),
             admin: Admin { listen: SocketAddr::from(([127, 0, 0, 1], 8081)), allow_remote: false },
             data_dir,
@@ -102,10 +107,10 @@ impl Settings {
 
 /// Loads the settings from `path` (`./fondaco.toml` where there is none and it exists) and from
 /// the `FONDACO_…` variables of `env`, or says everything that is wrong with them.
-pub fn load(path: Option<&Path>, env: impl Iterator<Item = (String, String)>) -> Result<Settings, Report> {
-    let env: BTreeMap<String, String> = env.collect();
-    let named = env.get("FONDACO_CONFIG").filter(|name| !name.is_empty()).map(Path::new);
+pub fn load(path: Option<&Path>, env: impl Iterator<Item = (String, OsString)>) -> Result<Settings, Report> {
     let problems = Problems::default();
+    let env: BTreeMap<String, String> = env.filter_map(|variable| text(variable, &problems)).collect();
+    let named = env.get("FONDACO_CONFIG").filter(|name| !name.is_empty()).map(Path::new);
     let path = path.filter(|path| !path.as_os_str().is_empty());
     let root = layers::read(path.or(named), env.iter(), &problems);
     let settings = settings(&At::root(&root, &problems), &env.into_iter().collect());
@@ -116,23 +121,43 @@ pub fn load(path: Option<&Path>, env: impl Iterator<Item = (String, String)>) ->
     }
 }
 
-/// The process's environment, for [`load`]. What is not text is nobody's setting.
-pub fn environment() -> impl Iterator<Item = (String, String)> {
-    std::env::vars_os()
-        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+/// The process's environment, for [`load`]. A name that is not text is nobody's setting.
+pub fn environment() -> impl Iterator<Item = (String, OsString)> {
+    std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value)))
 }
 
-/// The sections, which have readers of their own.
-const SECTIONS: [&str; 5] = ["admin", "keys", "egress", "limits", "telemetry"];
+/// A variable whose value is text. One that is not is a problem where it is meant for us.
+fn text((name, value): (String, OsString), problems: &Problems) -> Option<(String, String)> {
+    match value.into_string() {
+        Ok(value) => Some((name, value)),
+        Err(_) => {
+            if name.starts_with(layers::PREFIX) {
+                problems.add(Problem::new(&name, "", "the value is not UTF-8"));
+            }
+            None
+        }
+    }
+}
+
+/// The sections, which have readers of their own, and the keys of each.
+const SECTIONS: [(&str, &[&str]); 5] = [
+    ("admin", Admin::NAMES),
+    ("keys", Keys::NAMES),
+    ("egress", Egress::NAMES),
+    ("limits", limits::NAMES),
+    ("telemetry", Telemetry::NAMES),
+];
 
 fn settings(root: &At<'_>, env: &HashMap<String, String>) -> Option<Settings> {
+    let sections = SECTIONS.map(|(name, _)| name);
     let known: Vec<&str> =
-        Front::NAMES.iter().copied().chain(["data_dir", "tenants"]).chain(SECTIONS).collect();
+        Front::NAMES.iter().copied().chain(["data_dir", "tenants"]).chain(sections).collect();
     let fields = root.map(&known)?;
     let front = Front::read(&fields);
     let data_dir = fields.need("data_dir").and_then(|at| at.path());
     let tenants = fields.get("tenants").map(|at| at.path());
-    let admin = section(&fields, "admin", Admin::read);
+    let listen = front.as_ref().map(|front| front.listen);
+    let admin = section(&fields, "admin", |at| Admin::read(at, listen));
     let keys = section(&fields, "keys", |at| Keys::read(at, env));
     let egress = section(&fields, "egress", Egress::read);
     let limits = section(&fields, "limits", limits::read);

@@ -15,10 +15,10 @@ fn file(text: &str) -> (tempfile::TempDir, PathBuf) {
     (dir, path)
 }
 
-fn env(pairs: &[(&str, &str)]) -> impl Iterator<Item = (String, String)> {
+fn env(pairs: &[(&str, &str)]) -> impl Iterator<Item = (String, OsString)> {
     pairs
         .iter()
-        .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+        .map(|(name, value)| ((*name).to_owned(), OsString::from(value)))
         .collect::<Vec<_>>()
         .into_iter()
 }
@@ -45,17 +45,46 @@ fn the_defaults_are_the_limits_own() {
 }
 
 #[test]
+fn the_embedded_mode_is_named_by_the_address_that_it_bound() {
+    for (listen, primary, aliases) in [
+        ("127.0.0.1:8290", "http://127.0.0.1:8290/", &["http://localhost:8290/", "http://[::1]:8290/"][..]),
+        ("[::1]:8290", "http://[::1]:8290/", &["http://127.0.0.1:8290/", "http://localhost:8290/"]),
+        ("127.0.0.2:80", "http://127.0.0.2/", &["http://127.0.0.1/", "http://localhost/", "http://[::1]/"]),
+    ] {
+        let urls = Settings::dev(listen.parse().unwrap(), PathBuf::new()).public_urls();
+        assert_eq!(urls.primary.as_str(), primary);
+        assert_eq!(urls.aliases.iter().map(Url::as_str).collect::<Vec<_>>(), aliases, "{listen}");
+    }
+}
+
+#[test]
+fn the_listeners_do_not_collide() {
+    for (listen, admin, good) in [
+        ("127.0.0.1:8081", "127.0.0.1:8081", false),
+        ("0.0.0.0:8081", "127.0.0.1:8081", false),
+        ("[::]:8081", "[::1]:8081", false),
+        ("127.0.0.1:8081", "127.0.0.2:8081", true),
+        ("127.0.0.1:8081", "[::1]:8081", true),
+        ("127.0.0.1:0", "127.0.0.1:0", true),
+    ] {
+        let (_dir, path) = file(&format!(
+            "listen = \"{listen}\"\npublic_url = \"https://mcp.example\"\n[admin]\nlisten = \"{admin}\"\n"
+        ));
+        match load(Some(&path), env(&[])) {
+            Ok(_) => assert!(good, "{listen} {admin}"),
+            Err(report) => {
+                assert!(!good, "{report}");
+                assert_eq!((report.0[0].key.as_str(), report.0[0].line), ("admin.listen", Some(4)));
+            }
+        }
+    }
+}
+
+#[test]
 fn every_key_is_documented() {
     let keys = Front::NAMES.iter().chain(&["data_dir", "tenants"]).map(|key| format!("`{key}`"));
-    let sections: [(&str, &[&str]); 5] = [
-        ("admin", Admin::NAMES),
-        ("keys", Keys::NAMES),
-        ("egress", Egress::NAMES),
-        ("limits", limits::NAMES),
-        ("telemetry", Telemetry::NAMES),
-    ];
     let nested =
-        sections.iter().flat_map(|(name, keys)| keys.iter().map(move |key| format!("`{name}.{key}`")));
+        SECTIONS.iter().flat_map(|(name, keys)| keys.iter().map(move |key| format!("`{name}.{key}`")));
     let page = reference::page();
     for key in keys.chain(nested) {
         assert!(page.contains(&format!("### {key}\n\n")), "{key}");
@@ -185,6 +214,38 @@ fn hints_tell_what_to_write() {
         found[0],
         "FONDACO_PUBLIC_ULR: public_ulr: unknown key\n  hint: did you mean `FONDACO_PUBLIC_URL`?"
     );
+}
+
+#[test]
+fn variables_that_miss_an_underscore_are_told() {
+    for (name, meant) in [
+        ("FONDACO_LIMITS_PAGE_SIZE", "FONDACO_LIMITS__PAGE_SIZE"),
+        ("FONDACO_EGRESS_ALLOW", "FONDACO_EGRESS__ALLOW"),
+        ("FONDACO_ADMIN_LISTEN", "FONDACO_ADMIN__LISTEN"),
+        ("FONDACO_ADMIN_ALLOW_REMOTE", "FONDACO_ADMIN__ALLOW_REMOTE"),
+        ("FONDACO_TELEMETRY_LOG", "FONDACO_TELEMETRY__LOG"),
+        ("FONDACO_TELEMETRY_OTLP", "FONDACO_TELEMETRY__OTLP"),
+        ("FONDACO_KEYS_RING", "FONDACO_KEYS__RING"),
+    ] {
+        let key = name.trim_start_matches("FONDACO_").to_ascii_lowercase();
+        let hint = format!("  hint: two underscores follow a section: `{meant}`");
+        assert_eq!(problems("", &[(name, "1")]), [format!("{name}: {key}: unknown key\n{hint}")]);
+    }
+    let (_dir, path) = file("");
+    // Of Kubernetes, for services called `fondaco`, `fondaco-admin` and `fondaco-limits`.
+    let others =
+        ["FONDACO_PORT", "FONDACO_SERVICE_HOST", "FONDACO_ADMIN_PORT", "FONDACO_LIMITS_SERVICE_HOST"];
+    load(Some(&path), env(&others.map(|name| (name, "10.0.0.1")))).unwrap();
+}
+
+#[cfg(unix)]
+#[test]
+fn variables_that_are_no_text_are_told() {
+    use std::os::unix::ffi::OsStringExt;
+    let (_dir, path) = file("");
+    let odd = |name: &str| (name.to_owned(), OsString::from_vec(b"hidden\xff".to_vec()));
+    let report = load(Some(&path), [odd("OTHER"), odd("FONDACO_LISTEN")].into_iter()).unwrap_err();
+    assert_eq!(report.to_string(), "FONDACO_LISTEN: the value is not UTF-8");
 }
 
 #[test]

@@ -10,6 +10,7 @@ use std::path::Path;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use rustix::fs::Access;
 use zeroize::Zeroizing;
 
 use crate::seal::KeyRing;
@@ -52,6 +53,29 @@ impl KeyRing {
         made.and(removed).map_err(failed)?;
         read(&path)
     }
+
+    /// What [`Self::open_or_create`] would fail with, as far as looking tells: nothing is made.
+    pub fn look(data_dir: &Path) -> Result<(), SealError> {
+        let path = data_dir.join(FILE);
+        match read(&path) {
+            Err(SealError::File { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+                may_make(data_dir).map_err(|source| SealError::File { path, source })
+            }
+            ready => ready.map(drop),
+        }
+    }
+}
+
+/// Whether `directory`, or else the nearest one above it, lets us make something in it.
+fn may_make(directory: &Path) -> io::Result<()> {
+    for directory in directory.ancestors() {
+        let here = if directory.as_os_str().is_empty() { Path::new(".") } else { directory };
+        match rustix::fs::access(here, Access::WRITE_OK | Access::EXEC_OK) {
+            Err(rustix::io::Errno::NOENT) => {}
+            answer => return Ok(answer?),
+        }
+    }
+    Err(io::ErrorKind::NotFound.into())
 }
 
 fn read(path: &Path) -> Result<KeyRing, SealError> {
@@ -60,7 +84,9 @@ fn read(path: &Path) -> Result<KeyRing, SealError> {
     if mode & 0o077 != 0 {
         return Err(SealError::Exposed(path.to_owned()));
     }
-    KeyRing::parse(&Zeroizing::new(fs::read_to_string(path).map_err(failed)?))
+    let text = Zeroizing::new(fs::read_to_string(path).map_err(failed)?);
+    KeyRing::parse(&text)
+        .map_err(|reason| SealError::Ring { path: path.to_owned(), source: Box::new(reason) })
 }
 
 /// Writes a ring of one new key, whole and on the disk before it gets its name.

@@ -99,6 +99,38 @@ fn the_ring_in_a_directory_is_made_once_and_kept_private() {
 }
 
 #[test]
+fn looking_finds_what_opening_would_and_makes_nothing() {
+    let parent = tempfile::tempdir().unwrap();
+    let set = |path: &std::path::Path, mode| {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+    };
+    KeyRing::look(&parent.path().join("a/b")).unwrap();
+    assert_eq!(std::fs::read_dir(parent.path()).unwrap().count(), 0);
+    assert!(matches!(KeyRing::look(std::path::Path::new("/dev/null")), Err(SealError::File { .. })));
+    // Whoever may do everything is not refused here either.
+    set(parent.path(), 0o500);
+    let possible = std::fs::write(parent.path().join("probe"), "").is_ok();
+    assert_eq!(KeyRing::look(&parent.path().join("a/b")).is_ok(), possible);
+    set(parent.path(), 0o700);
+
+    let file = parent.path().join("keyring");
+    for (text, mode, said) in [
+        (&b""[..], 0o600, "there is no key in it"),
+        (b"\xff\xfe", 0o600, "stream did not contain valid UTF-8"),
+        (b"garbage", 0o600, "its line 1 is not 32 bytes in base64"),
+        (b"QUJD", 0o600, "its line 1 is not 32 bytes in base64"),
+        (b"", 0o644, "can be read by others; `chmod 600` it"),
+    ] {
+        std::fs::write(&file, text).unwrap();
+        set(&file, mode);
+        let looked = format!("{:#}", anyhow::Error::from(KeyRing::look(parent.path()).unwrap_err()));
+        let opened = KeyRing::open_or_create(parent.path()).unwrap_err();
+        assert_eq!(looked, format!("{:#}", anyhow::Error::from(opened)));
+        assert!(looked.contains(&file.display().to_string()) && looked.ends_with(said), "{looked}");
+    }
+}
+
+#[test]
 fn the_text_form_names_the_bad_line() {
     assert!(matches!(KeyRing::parse("# nothing\n\n"), Err(SealError::Empty)));
     assert!(matches!(KeyRing::parse("# one\nQUJD\n"), Err(SealError::BadKey(2))));

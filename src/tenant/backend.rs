@@ -59,7 +59,6 @@ const RESERVED: [&str; 26] = [
 enum Kind {
     Mcp,
     Demo,
-    Planned,
 }
 
 /// Reads one backend of a tenant whose secrets are `secrets`.
@@ -98,9 +97,7 @@ pub(super) fn read(name: &str, at: &At<'_>, secrets: &[Secret], declared: &[&str
 
 fn kind(fields: &Fields<'_>) -> Option<BackendKind> {
     let at = fields.need("kind")?;
-    let words =
-        [("mcp", Kind::Mcp), ("demo", Kind::Demo), ("stdio", Kind::Planned), ("openapi", Kind::Planned)];
-    match at.word(&words)? {
+    match at.word(&[("mcp", Kind::Mcp), ("demo", Kind::Demo)])? {
         Kind::Mcp => fields.need("url").and_then(|at| target(&at)).map(|url| BackendKind::Mcp { url }),
         Kind::Demo => {
             for key in ["url", "era", "credential"] {
@@ -109,9 +106,6 @@ fn kind(fields: &Fields<'_>) -> Option<BackendKind> {
                 }
             }
             Some(BackendKind::Demo)
-        }
-        Kind::Planned => {
-            at.refuse_hint("backends of this kind are not supported yet", "`mcp` and `demo` are")
         }
     }
 }
@@ -169,7 +163,7 @@ fn scope<'a>(at: &At<'a>) -> Option<&'a str> {
 }
 
 /// Whether `text` can be an OAuth scope.
-pub(super) fn is_scope(text: &str) -> bool {
+pub(crate) fn is_scope(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|b| b.is_ascii_graphic() && b != b'"' && b != b'\\')
 }
 

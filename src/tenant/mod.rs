@@ -1,11 +1,12 @@
 //! Who the tenants are: the file that declares them, the index that finds their endpoints, and
 //! the one decision whose request this is.
 
-mod backend;
+pub(crate) mod backend;
 mod entry;
 pub mod file;
 pub mod index;
 mod issuer;
+mod nesting;
 pub mod resolve;
 pub mod secret;
 pub mod source;

@@ -230,11 +230,11 @@ const BROKEN: &[(&str, &str)] = &[
     ("    backends: {crm: {kind: mcp}}", "3: tenants.acme.backends.crm.url: missing"),
     (
         "    backends: {crm: {kind: stdio}}",
-        "3: tenants.acme.backends.crm.kind: backends of this kind are not supported yet",
+        "3: tenants.acme.backends.crm.kind: found `stdio`, expected one of `mcp`, `demo`",
     ),
     (
         "    backends: {crm: {kind: ftp}}",
-        "3: tenants.acme.backends.crm.kind: found `ftp`, expected one of `mcp`, `demo`, `stdio`, `openapi`",
+        "3: tenants.acme.backends.crm.kind: found `ftp`, expected one of `mcp`, `demo`",
     ),
     (
         "    backends: {crm: {kind: demo, url: https://a.example}}",

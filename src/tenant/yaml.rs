@@ -19,9 +19,11 @@ use crate::config::node::Node;
 use crate::config::node::Place;
 use crate::config::node::Value;
 use crate::config::report::Problem;
+use crate::tenant::nesting;
 
 /// Reads a file's text.
 pub fn parse(text: &str, source: &str) -> Result<Node, Problem> {
+    nesting::check(text, source)?;
     let source = source.into();
     let place = Place { source: Arc::clone(&source), line: Some(1) };
     let walk = Walk { place: &place, aside: &Cell::new(None), wanted: Wanted::Value };
@@ -201,6 +203,17 @@ mod tests {
         expected.extend(shared);
         expected.extend([("h", 10), ("i", 13)]);
         assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn deep_nesting_is_refused_before_it_costs_time() {
+        let started = tokio::time::Instant::now();
+        for text in ["[".repeat(100_000), "a: {b: ".repeat(100_000), "[\n".repeat(100_000)] {
+            let problem = parse(&text, "f").unwrap_err();
+            let message = "lists and maps in brackets are nested deeper than 64";
+            assert!(problem.message == message && problem.hint.is_some(), "{problem}");
+        }
+        assert!(started.elapsed() < std::time::Duration::from_millis(500), "{:?}", started.elapsed());
     }
 
     #[test]
