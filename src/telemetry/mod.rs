@@ -1,11 +1,11 @@
 //! What the process says about itself: logs, traces, [`metrics`] and one line per [`request`].
 
+mod lines;
 pub mod metrics;
 pub mod request;
 pub mod trace;
 
 use std::io;
-use std::io::BufWriter;
 use std::thread;
 use std::time::Duration;
 
@@ -17,9 +17,6 @@ use opentelemetry_sdk::propagation::TraceContextPropagator;
 use opentelemetry_sdk::trace::SdkTracerProvider;
 use tracing::Subscriber;
 use tracing::level_filters::LevelFilter;
-use tracing_appender::non_blocking::NonBlocking;
-use tracing_appender::non_blocking::NonBlockingBuilder;
-use tracing_appender::non_blocking::WorkerGuard;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::Layer;
 use tracing_subscriber::filter::Targets;
@@ -30,12 +27,11 @@ use url::Url;
 
 use crate::config::telemetry::LogFormat;
 use crate::config::telemetry::Telemetry;
+use crate::telemetry::lines::Lines;
+use crate::telemetry::lines::LinesGuard;
 
 const SERVICE: &str = env!("CARGO_PKG_NAME");
 const SHUTDOWN_TIME: Duration = Duration::from_secs(3);
-
-/// Log lines that may wait for standard error to take them.
-const QUEUED_LINES: usize = 16_384;
 
 /// Why telemetry could not start.
 #[derive(Debug, thiserror::Error)]
@@ -63,7 +59,7 @@ pub enum TelemetryError {
 pub struct Guard {
     traces: Option<SdkTracerProvider>,
     /// Writes what is still queued when it is dropped, for at most about a second.
-    _lines: WorkerGuard,
+    _lines: LinesGuard,
 }
 
 impl Drop for Guard {
@@ -86,10 +82,7 @@ pub fn init(settings: &Telemetry) -> Result<Guard, TelemetryError> {
         let own = Targets::new().with_target(SERVICE, LevelFilter::INFO);
         tracing_opentelemetry::layer().with_tracer(provider.tracer(SERVICE)).with_filter(own)
     });
-    // Whoever reads the log may stall; that must hold up nobody but the log. What does not fit
-    // into the queue is dropped.
-    let (writer, lines_guard) =
-        NonBlockingBuilder::default().buffered_lines_limit(QUEUED_LINES).finish(BufWriter::new(io::stderr()));
+    let (writer, lines_guard) = Lines::start(io::stderr(), dropped_note(settings.log));
     tracing_subscriber::registry()
         .with(filter)
         .with(lines(settings.log, writer))
@@ -102,7 +95,17 @@ pub fn init(settings: &Telemetry) -> Result<Guard, TelemetryError> {
     Ok(Guard { traces: provider, _lines: lines_guard })
 }
 
-fn lines<S>(format: LogFormat, writer: NonBlocking) -> Box<dyn Layer<S> + Send + Sync>
+/// The line that says that lines are missing.
+fn dropped_note(format: LogFormat) -> fn(u64) -> String {
+    match format {
+        LogFormat::Text => |dropped| format!(" WARN {dropped} log lines were dropped"),
+        LogFormat::Json => {
+            |dropped| format!(r#"{{"level":"WARN","message":"log lines were dropped","dropped":{dropped}}}"#)
+        }
+    }
+}
+
+fn lines<S>(format: LogFormat, writer: Lines) -> Box<dyn Layer<S> + Send + Sync>
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
 {
