@@ -7,8 +7,10 @@
 
 mod crowd;
 mod files;
+mod gate;
 
 use std::convert::Infallible;
+use std::future::pending;
 use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
@@ -36,8 +38,6 @@ use socket2::TcpKeepalive;
 use tokio::io::AsyncReadExt;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpListener;
-use tokio::net::TcpStream;
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 use tokio::time::sleep;
 use tokio::time::sleep_until;
@@ -50,6 +50,8 @@ use tower::ServiceExt;
 pub use crate::edge::accept::files::fitted;
 
 use crate::edge::accept::crowd::Crowd;
+use crate::edge::accept::gate::Entered;
+use crate::edge::accept::gate::Gate;
 use crate::edge::io::Busy;
 use crate::edge::io::Io;
 use crate::edge::io::Socket;
@@ -59,8 +61,9 @@ use crate::telemetry::metrics::Open;
 
 type Fault = Box<dyn std::error::Error + Send + Sync>;
 
-// Long enough not to spin while file descriptors are out, short enough to recover at once.
-const ACCEPT_BACK_OFF: Duration = Duration::from_millis(200);
+// How long a connection that has never asked anything may still begin to, once no new one is
+// taken: its client took this process for one that serves.
+const FIRST_GRACE: Duration = Duration::from_secs(1);
 // A closed socket with unread bytes resets the connection and may destroy the answer on its
 // way, so what the client still sends is read for a while, and thrown away.
 const LINGER_TIME: Duration = Duration::from_secs(2);
@@ -132,24 +135,13 @@ where
     B::Error: Into<Fault>,
 {
     fit_out(&listener, &limits);
-    let mut gate = Gate { listener, crowd: Crowd::new(limits.connections) };
+    let mut gate = Gate::new(listener, limits.connections);
     let cut = drain.cut.child_token();
     let _cut_if_dropped = cut.clone().drop_guard();
     let tasks = TaskTracker::new();
-    let stop = async {
-        drain.begun().await;
-        sleep(limits.drain_accept).await;
-    };
-    let mut stop = pin!(stop);
-    loop {
-        let (stream, slot) = tokio::select! {
-            biased;
-            () = cut.cancelled() => break,
-            () = &mut stop => break,
-            entered = gate.next() => entered,
-        };
-        let socket = Socket::new(stream, limits.clone(), gate.crowd.wanted());
-        gate.crowd.add(&socket);
+    let enter = |(stream, slot): Entered, crowd: &mut Crowd| {
+        let socket = Socket::new(stream, limits.clone(), crowd.wanted());
+        crowd.add(&socket);
         let connection =
             Connection { socket, limits: limits.clone(), drain: drain.clone(), cut: cut.clone() };
         let service = service.clone();
@@ -158,55 +150,40 @@ where
             connection.run(service).await;
             drop((slot, counted));
         });
+    };
+    let stop = async {
+        drain.begun().await;
+        sleep(limits.drain_accept).await;
+    };
+    let mut stop = pin!(stop);
+    loop {
+        let entered = tokio::select! {
+            biased;
+            () = cut.cancelled() => break,
+            () = &mut stop => break,
+            entered = gate.next() => entered,
+        };
+        enter(entered, gate.crowd());
     }
-    drop(gate);
-    drain.stopped.cancel();
-    tasks.close();
-    let rest = limits.drain_total.saturating_sub(limits.drain_accept);
-    if timeout(rest, tasks.wait()).await.is_err() {
-        tracing::warn!(connections = tasks.len(), "connections were cut at the end of the drain");
-        cut.cancel();
-        tasks.wait().await;
-    }
-}
-
-/// The listener, and who came in.
-struct Gate {
-    listener: TcpListener,
-    crowd: Crowd,
-}
-
-impl Gate {
-    /// The next connection and its slot. While there is none for it, others wait in the kernel's
-    /// queue.
-    async fn next(&mut self) -> (TcpStream, OwnedSemaphorePermit) {
-        let stream = self.accept().await;
-        (stream, self.crowd.slot().await)
-    }
-
-    async fn accept(&self) -> TcpStream {
-        let mut failing = false;
-        loop {
-            match self.listener.accept().await {
-                Ok((stream, _)) => {
-                    // Else every event of a stream waits for the acknowledgement of the last.
-                    if stream.set_nodelay(true).is_ok() {
-                        return stream;
-                    }
-                }
-                Err(error) if is_the_clients(&error) => {}
-                Err(error) => {
-                    if !failing {
-                        tracing::error!(
-                            error = &error as &dyn std::error::Error,
-                            "cannot accept connections"
-                        );
-                    }
-                    failing = true;
-                    sleep(ACCEPT_BACK_OFF).await;
-                }
+    let rest = async {
+        let closed = cut.run_until_cancelled(gate.close()).await;
+        drain.stopped.cancel();
+        if let Some((mut crowd, waiting)) = closed {
+            for stream in waiting {
+                let Some(slot) = cut.run_until_cancelled(crowd.slot()).await else { break };
+                enter((stream, slot), &mut crowd);
             }
         }
+        tasks.close();
+        tasks.wait().await;
+    };
+    if timeout(limits.drain_total.saturating_sub(limits.drain_accept), rest).await.is_err() {
+        tracing::warn!(connections = tasks.len(), "connections were cut at the end of the drain");
+        cut.cancel();
+        // Also where the time was over before the gate was closed.
+        drain.stopped.cancel();
+        tasks.close();
+        tasks.wait().await;
     }
 }
 
@@ -226,14 +203,6 @@ fn fit_out(listener: &TcpListener, limits: &Limits) {
     if let Err(error) = fitted {
         tracing::warn!(%error, "clients that vanish or do not read may hold their connections for longer");
     }
-}
-
-/// One client left while it waited; nothing is wrong with the listener.
-fn is_the_clients(error: &io::Error) -> bool {
-    use io::ErrorKind::ConnectionAborted;
-    use io::ErrorKind::ConnectionRefused;
-    use io::ErrorKind::ConnectionReset;
-    matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)
 }
 
 /// One connection, from its acceptance to its close.
@@ -273,11 +242,11 @@ impl Connection {
         let service = service_fn(move |request| self.answer(service.clone(), request));
         let io = TokioIo::new(Io(self.socket.clone()));
         let mut http = pin!(self.builder().serve_connection(io, service));
-        let mut stopped = pin!(self.drain.stopped.cancelled());
+        let mut leave = pin!(self.has_to_leave());
         let mut stopping = false;
         let mut timer = pin!(sleep_until(Instant::now() + self.limits.head_time));
         poll_fn(|cx| {
-            if !stopping && stopped.as_mut().poll(cx).is_ready() {
+            if !stopping && leave.as_mut().poll(cx).is_ready() {
                 stopping = true;
                 http.as_mut().graceful_shutdown();
             }
@@ -299,6 +268,19 @@ impl Connection {
             }
         })
         .await
+    }
+
+    /// Waits until no new connection is taken, and no request is on its way on this one.
+    async fn has_to_leave(&self) {
+        self.drain.stopped.cancelled().await;
+        if !self.socket.awaits_request(true) {
+            return;
+        }
+        sleep(FIRST_GRACE).await;
+        if self.socket.awaits_request(false) {
+            // The head has its time, and the answer to it says that the connection ends.
+            pending().await
+        }
     }
 
     fn builder(&self) -> http1::Builder {

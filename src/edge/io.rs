@@ -4,6 +4,7 @@
 //! connection's task is woken. Both are the same task, so the lock is never contended.
 
 use std::io;
+use std::mem::MaybeUninit;
 use std::pin::Pin;
 use std::pin::pin;
 use std::sync::Arc;
@@ -17,6 +18,7 @@ use std::task::Poll;
 use std::task::Waker;
 use std::time::Duration;
 
+use socket2::SockRef;
 use tokio::io::AsyncRead;
 use tokio::io::AsyncWrite;
 use tokio::io::Interest;
@@ -64,6 +66,8 @@ struct State {
     phase: Phase,
     // hyper waits for bytes: it will see a client that leaves.
     reading: bool,
+    // The client has sent a byte.
+    heard: bool,
     // The client has sent its last byte.
     ended: bool,
     blocked: Option<Instant>,
@@ -100,6 +104,7 @@ impl Socket {
             stream,
             phase: Phase::Head(Instant::now()),
             reading: false,
+            heard: false,
             ended: false,
             blocked: None,
             dismissed: false,
@@ -180,6 +185,17 @@ impl Socket {
         self.wanted.is_said() && state.rests(now).is_some() && self.wanted.take()
     }
 
+    /// Whether a request is on its way that nobody else will answer: part of its head is here, or
+    /// it is the first, and first ones are waited for.
+    pub(super) fn awaits_request(&self, first: bool) -> bool {
+        let state = self.state();
+        match state.phase {
+            Phase::Head(_) => first || state.heard || has_bytes(&state.stream),
+            Phase::Idle(_) => has_bytes(&state.stream),
+            Phase::Busy(_) | Phase::Closing => false,
+        }
+    }
+
     /// Whether the client has sent its last byte.
     pub(super) fn ended(&self) -> bool {
         self.state().ended
@@ -204,6 +220,11 @@ impl State {
 
 fn is_readable(stream: &TcpStream) -> bool {
     pin!(stream.readable()).poll(&mut Context::from_waker(Waker::noop())).is_ready()
+}
+
+/// Asks the kernel: the runtime learns of bytes only when it next looks.
+fn has_bytes(stream: &TcpStream) -> bool {
+    SockRef::from(stream).peek(&mut [MaybeUninit::uninit()]).is_ok_and(|bytes| bytes > 0)
 }
 
 /// A half-closed client counts as gone, as it does for hyper while nothing is unread.
@@ -244,6 +265,7 @@ impl AsyncRead for Io {
         state.reading = result.is_pending();
         if let Poll::Ready(Ok(())) = result {
             let read = before - buf.remaining();
+            state.heard |= read > 0;
             state.ended |= read == 0 && before > 0;
             if let (true, Phase::Idle(_)) = (read > 0, state.phase) {
                 state.phase = Phase::Head(Instant::now());

@@ -535,3 +535,62 @@ async fn a_body_that_ends_early_is_broken() {
     let answer = rest(&mut stream, PATIENCE).await.expect("closed");
     assert!([0, 400].contains(&status(&answer)), "{answer}");
 }
+
+/// Asks over connections of its own until one is refused; the number of answers, or what was
+/// wrong with one.
+async fn ask_until_refused(address: SocketAddr) -> Result<usize, String> {
+    let ask = post("Content-Length: 2\r\n", "{}");
+    for answered in 0.. {
+        let Ok(mut stream) = TcpStream::connect(address).await else { return Ok(answered) };
+        stream.write_all(ask.as_bytes()).await.map_err(|error| format!("write: {error}"))?;
+        let mut answer = String::new();
+        let read = stream.read_to_string(&mut answer).await;
+        if status(&answer) != 200 || !answer.contains("connection: close") {
+            return Err(format!("after {answered} answers: {answer:?}, {read:?}"));
+        }
+    }
+    unreachable!("the process never stopped accepting")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_could_connect_before_the_end_of_accepting_is_answered() {
+    // With few slots, some have to wait for one when accepting stops.
+    for connections in [1000, 4] {
+        let server = Server::start(Limits { connections, head_time: PATIENCE, ..small() }).await;
+        server.drain.begin();
+        let clients: Vec<_> = (0..48).map(|_| tokio::spawn(ask_until_refused(server.address))).collect();
+        let mut lost = Vec::new();
+        for client in clients {
+            let asked = timeout(PATIENCE, client).await.expect("refused at last").unwrap();
+            lost.extend(asked.err());
+        }
+        assert!(lost.is_empty(), "{connections} slots: {lost:#?}");
+        timeout(PATIENCE, server.task).await.expect("ended").unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_first_head_has_a_grace_when_accepting_stops_and_a_begun_one_its_time() {
+    let server = Server::start(Limits { head_time: PATIENCE, idle_time: PATIENCE, ..small() }).await;
+    let ask = post("Content-Length: 2\r\n", "{}");
+    let (begin, end) = ask.split_at(20);
+    let mut kept = server.send(&ask).await;
+    assert_eq!(status(&head(&mut kept).await), 200);
+    let (mut late, mut silent) = (server.connect().await, server.connect().await);
+    server.drain.begin();
+    sleep(Duration::from_millis(200)).await;
+    kept.write_all(begin.as_bytes()).await.unwrap();
+    timeout(PATIENCE, server.drain.stopped()).await.expect("stopped");
+    let stopped = Instant::now();
+    sleep(Duration::from_millis(300)).await;
+    kept.write_all(end.as_bytes()).await.unwrap();
+    late.write_all(ask.as_bytes()).await.unwrap();
+    for (name, stream) in [("kept", &mut kept), ("late", &mut late)] {
+        let answer = rest(stream, PATIENCE).await.expect("closed");
+        assert_eq!((status(&answer), answer.contains("connection: close")), (200, true), "{name}: {answer}");
+    }
+    assert_eq!(rest(&mut silent, PATIENCE).await.as_deref(), Some(""));
+    assert!(stopped.elapsed() < Duration::from_millis(1500), "the silent waited for the cut");
+    drop((kept, late, silent));
+    timeout(PATIENCE, server.task).await.expect("ended").unwrap();
+}
