@@ -166,13 +166,11 @@ where
         enter(entered, gate.crowd());
     }
     let rest = async {
-        let closed = cut.run_until_cancelled(gate.close()).await;
+        let (mut crowd, waiting) = gate.close();
         drain.stopped.cancel();
-        if let Some((mut crowd, waiting)) = closed {
-            for stream in waiting {
-                let Some(slot) = cut.run_until_cancelled(crowd.slot()).await else { break };
-                enter((stream, slot), &mut crowd);
-            }
+        for stream in waiting {
+            let Some(slot) = cut.run_until_cancelled(crowd.slot()).await else { break };
+            enter((stream, slot), &mut crowd);
         }
         tasks.close();
         tasks.wait().await;

@@ -1,17 +1,13 @@
 //! The listener: who comes in, and that nobody is left at the door when it closes.
 //!
 //! A client is connected as soon as the kernel has queued it, and may have sent its request. A
-//! listener that closes resets its queue, so before that newcomers are held off, and everybody
-//! queued is taken.
+//! listener that closes resets its queue, so before that everybody queued is taken. Who comes
+//! between the last look and the close is still reset.
 
 use std::collections::VecDeque;
 use std::io;
 use std::time::Duration;
 
-#[cfg(target_os = "linux")]
-use socket2::SockFilter;
-#[cfg(target_os = "linux")]
-use socket2::SockRef;
 use tokio::net::TcpListener;
 use tokio::net::TcpStream;
 use tokio::sync::OwnedSemaphorePermit;
@@ -21,10 +17,7 @@ use crate::edge::accept::crowd::Crowd;
 
 // Long enough not to spin while file descriptors are out, short enough to recover at once.
 const ACCEPT_BACK_OFF: Duration = Duration::from_millis(200);
-// For handshakes that were under way when newcomers were first held off. Those wait for their
-// second try, which the kernel makes after a second and finds refused.
-const LAST_HANDSHAKES: Duration = Duration::from_millis(100);
-// Where newcomers cannot be held off, the queue might never be empty; it is never longer.
+// Under load the queue might never be empty; it is never longer.
 const LONGEST_QUEUE: usize = 4096;
 
 /// A connection and its slot.
@@ -66,10 +59,7 @@ impl Gate {
     }
 
     /// Closes the listener; the connections that its queue held still need a slot.
-    pub(super) async fn close(mut self) -> (Crowd, VecDeque<TcpStream>) {
-        #[cfg(target_os = "linux")]
-        hold_off_newcomers(&self.listener);
-        sleep(LAST_HANDSHAKES).await;
+    pub(super) fn close(mut self) -> (Crowd, VecDeque<TcpStream>) {
         // Not asked through the runtime, which may not know yet of the last to come.
         match self.listener.into_std() {
             Ok(listener) => self.waiting.extend(queued(&listener)),
@@ -101,27 +91,6 @@ impl Gate {
                 }
             }
         }
-    }
-}
-
-/// Has the kernel drop what begins a connection, and nothing else. Elsewhere, who comes between
-/// the last look at the queue and the close is reset.
-#[cfg(target_os = "linux")]
-fn hold_off_newcomers(listener: &TcpListener) {
-    // Classic BPF on the TCP header, whose byte 13 holds the flags.
-    const LOAD_BYTE: u16 = 0x30;
-    const JUMP_IF_ANY_BIT: u16 = 0x45;
-    const RETURN: u16 = 0x06;
-    const FLAGS: u32 = 13;
-    const SYN: u32 = 0x02;
-    let filter = [
-        SockFilter::new(LOAD_BYTE, 0, 0, FLAGS),
-        SockFilter::new(JUMP_IF_ANY_BIT, 0, 1, SYN),
-        SockFilter::new(RETURN, 0, 0, 0),
-        SockFilter::new(RETURN, 0, 0, u32::MAX),
-    ];
-    if let Err(error) = SockRef::from(listener).attach_filter(&filter) {
-        tracing::debug!(%error, "newcomers are not held off while the listener closes");
     }
 }
 
