@@ -97,12 +97,14 @@ impl Catalogs {
     }
 
     /// The backend of this name, to call it. `None` if the tenant has none, or was never asked for.
-    pub fn backend(&self, tenant: &TenantName, name: &BackendName) -> Option<Arc<Backend>> {
+    #[cfg(test)]
+    pub(super) fn backend(&self, tenant: &TenantName, name: &BackendName) -> Option<Arc<Backend>> {
         self.source(tenant, name).map(|(_, source)| source.live.clone())
     }
 
     /// Asks for an early refresh of one backend, unless it was asked a moment ago.
-    pub fn nudge(&self, tenant: &TenantName, backend: &BackendName) {
+    #[cfg(test)]
+    pub(super) fn nudge(&self, tenant: &TenantName, backend: &BackendName) {
         if let Some((_, source)) = self.source(tenant, backend) {
             source.nudge();
         }

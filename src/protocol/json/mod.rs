@@ -81,11 +81,6 @@ impl Json {
         Self(Bytes::from_static(b"null"))
     }
 
-    /// A JSON number.
-    pub fn from_u64(number: u64) -> Self {
-        Self(number.to_string().into())
-    }
-
     /// The text of a value that was built, or read, off the road.
     pub fn from_value(value: &serde_json::Value) -> Self {
         Self(value.to_string().into())
