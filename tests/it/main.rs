@@ -4,6 +4,7 @@
 mod architecture;
 mod cases;
 mod commands;
+mod compatibility;
 mod edge;
 mod faults;
 mod harness;
@@ -15,5 +16,7 @@ mod peers;
 mod relay;
 #[path = "../clients/rmcp.rs"]
 mod rmcp_client;
+#[path = "../fixtures/rmcp.rs"]
+mod rmcp_server;
 mod streams;
 mod tenants;
