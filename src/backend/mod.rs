@@ -135,7 +135,7 @@ impl Backend {
     ) -> Self {
         match &config.kind {
             // Connections of its own: what a server leaves on one never meets another tenant.
-            BackendKind::Mcp { url } => {
+            BackendKind::Mcp { url, .. } => {
                 Self::Mcp(mcp::Mcp::new(url, config.clone(), tenant, egress.apart(), limits))
             }
             BackendKind::Demo => Self::Demo(demo::Demo::new(config)),

@@ -83,8 +83,10 @@ async fn attempt(
 ) -> Result<Reply<CallError>, CallError> {
     let call = &exchange.call;
     let arguments = call.params.member("arguments");
-    check_mirrored(&tool.header_params, arguments.as_ref(), &call.mirrored)
-        .map_err(|(header, problem)| RouteError::ParamMismatch { header, problem })?;
+    if let Some(mirrored) = &call.mirrored {
+        check_mirrored(&tool.header_params, arguments.as_ref(), mirrored)
+            .map_err(|(header, problem)| RouteError::ParamMismatch { header, problem })?;
+    }
     if let Err(problem) = check(&exchange.tenant.name, &tool.validator, arguments.as_ref()).await {
         return Ok(Reply::Once(Outcome::Result(failed(&problem))));
     }

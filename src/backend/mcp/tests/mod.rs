@@ -27,6 +27,7 @@ use crate::model::name::BackendName;
 use crate::model::name::TenantName;
 use crate::model::scope::Scopes;
 use crate::model::tenant;
+use crate::model::tenant::BackendEra;
 use crate::model::tenant::BackendKind;
 use crate::protocol::call::Outcome;
 use crate::protocol::json::Json;
@@ -41,7 +42,7 @@ fn json(text: &str) -> Json {
 fn config(url: &str) -> tenant::Backend {
     tenant::Backend {
         name: BackendName::new("crm").unwrap(),
-        kind: BackendKind::Mcp { url: url.parse().unwrap() },
+        kind: BackendKind::Mcp { url: url.parse().unwrap(), era: BackendEra::Modern },
         prefix: "crm_".into(),
         timeout: Duration::from_secs(10),
         idle_timeout: Duration::from_secs(5),
