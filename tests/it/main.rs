@@ -4,6 +4,7 @@
 mod architecture;
 mod cases;
 mod commands;
+mod conformance;
 mod edge;
 mod faults;
 mod harness;
