@@ -18,10 +18,14 @@ use crate::exchange::Reply;
 use crate::methods;
 use crate::model::caller::Caller;
 use crate::model::endpoint::Endpoint;
+use crate::protocol::ProtocolError;
 use crate::protocol::call;
+use crate::protocol::era;
+use crate::protocol::era::Era;
 use crate::protocol::json::Json;
 use crate::protocol::media;
 use crate::protocol::media::Accept;
+use crate::protocol::message::Envelope;
 use crate::protocol::message::Message;
 use crate::protocol::message::RequestId;
 use crate::router;
@@ -101,7 +105,12 @@ where
     let text = body::read(post.body, &app.limits, &mut held).await?;
     trail.facts.bytes_in = text.len();
     let json = Json::parse(text, app.limits.json_depth)?;
-    let request = match Message::read(&json, &post.headers, app.limits.id_bytes, &mut trail.id)? {
+    let envelope = Envelope::read(&json, app.limits.id_bytes);
+    trail.id = envelope.id().cloned();
+    if let Era::Handshake { requested } = era::tell(&post.headers, &envelope)? {
+        return Err(ProtocolError::HandshakeEra { requested }.into());
+    }
+    let request = match Message::of(envelope)? {
         Message::Request(request) => request,
         Message::Notification(notification) => {
             notification.check(&post.headers)?;

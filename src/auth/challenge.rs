@@ -117,6 +117,7 @@ mod tests {
             trust: [trust("https://a.example"), trust("https://b.example/x"), trust("https://a.example")]
                 .into(),
             scopes_offered: Scopes::parse(scopes),
+            handshake: true,
             revision: 0,
         }
     }

@@ -93,6 +93,7 @@ fn endpoint(owner: Owner, trust: Trust) -> Endpoint {
         metadata: "https://gw.example/.well-known/oauth-protected-resource/mcp".into(),
         trust: Arc::new([trust]),
         scopes_offered: Scopes::default(),
+        handshake: true,
         revision: REVISION.fetch_add(1, Ordering::Relaxed),
     }
 }

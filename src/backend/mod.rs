@@ -19,12 +19,14 @@ use crate::backend::clock::Clock;
 use crate::egress::Egress;
 use crate::egress::error::EgressError;
 use crate::exchange::Frames;
+use crate::model::caller::Caller;
 use crate::model::limits::Limits;
 use crate::model::name::TenantName;
 use crate::model::tenant;
 use crate::model::tenant::BackendKind;
 use crate::protocol::json::Json;
 use crate::protocol::meta::Meta;
+use crate::protocol::methods::Method;
 
 /// One backend of one tenant, as it is asked. Shared in an `Arc`.
 pub enum Backend {
@@ -34,9 +36,9 @@ pub enum Backend {
     Demo(demo::Demo),
 }
 
-/// Everything that a backend lists.
+/// What a backend lists.
 #[derive(Clone, Debug, Default)]
-pub struct ToolListing {
+pub struct Listing {
     /// Each tool as the backend sent it, byte for byte; nothing about it is checked.
     pub tools: Vec<Json>,
     /// The shortest `ttlMs` of its pages, if any page had one.
@@ -47,10 +49,14 @@ pub struct ToolListing {
     pub truncated: Option<&'static str>,
 }
 
-/// One `tools/call`, already routed to this backend.
+/// One request of a caller, already routed to this backend.
 #[derive(Clone, Debug)]
-pub struct ToolCall {
-    /// The backend's own name of the tool.
+pub struct BackendCall {
+    /// For whom: what a backend keeps of one caller never meets another.
+    pub caller: Arc<Caller>,
+    /// The method.
+    pub method: Method,
+    /// The backend's own name of what is asked for.
     pub name: Arc<str>,
     /// The client's `params`, an object.
     pub params: Json,
@@ -135,7 +141,7 @@ impl Backend {
     ) -> Self {
         match &config.kind {
             // Connections of its own: what a server leaves on one never meets another tenant.
-            BackendKind::Mcp { url } => {
+            BackendKind::Mcp { url, .. } => {
                 Self::Mcp(mcp::Mcp::new(url, config.clone(), tenant, egress.apart(), limits))
             }
             BackendKind::Demo => Self::Demo(demo::Demo::new(config)),
@@ -146,10 +152,10 @@ impl Backend {
     ///
     /// # Cancel safety
     /// Dropping the future closes its connections.
-    pub async fn list_tools(&self) -> Result<ToolListing, BackendError> {
+    pub async fn list(&self) -> Result<Listing, BackendError> {
         match self {
-            Self::Mcp(backend) => backend.list_tools().await,
-            Self::Demo(backend) => backend.list_tools(),
+            Self::Mcp(backend) => backend.list().await,
+            Self::Demo(backend) => backend.list(),
         }
     }
 
@@ -159,10 +165,10 @@ impl Backend {
     ///
     /// # Cancel safety
     /// Dropping the stream closes the connection, which tells the backend to stop.
-    pub async fn call_tool(&self, call: ToolCall) -> Result<Frames<BackendError>, BackendError> {
+    pub async fn call(&self, call: BackendCall) -> Result<Frames<BackendError>, BackendError> {
         match self {
-            Self::Mcp(backend) => backend.call_tool(call),
-            Self::Demo(backend) => backend.call_tool(call),
+            Self::Mcp(backend) => backend.call(call),
+            Self::Demo(backend) => backend.call(call),
         }
     }
 }

@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::backend::Backend;
-use crate::backend::ToolListing;
+use crate::backend::Listing;
 use crate::catalog::snapshot::Snapshot;
 use crate::catalog::source;
 use crate::catalog::source::Source;
@@ -286,7 +286,7 @@ async fn keep_fresh(inner: Arc<Inner>, state: Arc<State>, source: Arc<Source>) {
 }
 
 /// Takes a list and puts it into the catalog, on a blocking thread.
-async fn install(inner: &Arc<Inner>, state: &Arc<State>, source: &Arc<Source>, listing: Arc<ToolListing>) {
+async fn install(inner: &Arc<Inner>, state: &Arc<State>, source: &Arc<Source>, listing: Arc<Listing>) {
     let (tenant, backend) = (&state.tenant.name, &source.config.name);
     if let Some(reason) = listing.truncated {
         tracing::error!(%tenant, %backend, reason, "a backend's list of tools is not complete");

@@ -12,7 +12,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::backend::Backend;
-use crate::backend::ToolListing;
+use crate::backend::Listing;
 use crate::catalog::admission;
 use crate::catalog::snapshot::Part;
 use crate::model::limits::Limits;
@@ -35,7 +35,7 @@ pub(super) struct Source {
     pub(super) config: Arc<tenant::Backend>,
     pub(super) live: Arc<Backend>,
     /// The last list, raw.
-    listing: ArcSwapOption<ToolListing>,
+    listing: ArcSwapOption<Listing>,
     /// The last list, admitted.
     part: ArcSwapOption<Part>,
     nudged: Notify,
@@ -85,7 +85,7 @@ impl Source {
     }
 
     /// The list that it has before it was asked.
-    pub(super) fn carried(&self) -> Option<Arc<ToolListing>> {
+    pub(super) fn carried(&self) -> Option<Arc<Listing>> {
         self.listing.load_full()
     }
 
@@ -94,7 +94,7 @@ impl Source {
     /// # Cancel safety
     /// Dropping the future closes its connections and changes nothing.
     pub(super) async fn list(&self, limits: &Limits) -> Result<Answer, String> {
-        let listing = match tokio::time::timeout(limits.list_time, self.live.list_tools()).await {
+        let listing = match tokio::time::timeout(limits.list_time, self.live.list()).await {
             Ok(Ok(listing)) => Arc::new(listing),
             Ok(Err(error)) => return Err(chain(&error)),
             Err(_) => return Err(format!("it did not list its tools within {:?}", limits.list_time)),
@@ -105,7 +105,7 @@ impl Source {
     }
 
     /// Judges a list and keeps it. Compiles schemas: belongs on a blocking thread.
-    pub(super) fn take(&self, listing: Arc<ToolListing>, limits: &Limits) {
+    pub(super) fn take(&self, listing: Arc<Listing>, limits: &Limits) {
         let admission = admission::admit(&self.config, &self.live, limits, &listing.tools);
         let instructions = listing.instructions.clone();
         self.part.store(Some(Arc::new(Part { backend: self.config.name.clone(), admission, instructions })));
@@ -176,7 +176,7 @@ impl Source {
 /// What a backend answered.
 pub(super) struct Answer {
     /// Its list, if it is another than the last one.
-    pub(super) listing: Option<Arc<ToolListing>>,
+    pub(super) listing: Option<Arc<Listing>>,
     /// How long it is good for.
     pub(super) wait: Duration,
 }
@@ -211,7 +211,7 @@ fn same_place(one: &tenant::Backend, other: &tenant::Backend) -> bool {
     one.name == other.name && one.kind == other.kind && credential(one) == credential(other)
 }
 
-fn same(one: &ToolListing, other: &ToolListing) -> bool {
+fn same(one: &Listing, other: &Listing) -> bool {
     one.tools == other.tools && one.instructions == other.instructions && one.truncated == other.truncated
 }
 

@@ -80,7 +80,7 @@ fn summary(settings: &Settings, sources: &Sources, loaded: Loaded, out: &mut imp
     for tenant in directory.tenants() {
         for backend in &tenant.backends {
             let place = match &backend.kind {
-                BackendKind::Mcp { url } => {
+                BackendKind::Mcp { url, .. } => {
                     internal.extend(needs_leave(url, settings));
                     // Without its query, which may be a key.
                     format!("mcp {}{}", url.origin().ascii_serialization(), url.path())

@@ -14,8 +14,8 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinError;
 use tokio::time::Instant;
 
+use crate::backend::BackendCall;
 use crate::backend::BackendError;
-use crate::backend::ToolCall;
 use crate::catalog::mirror::check_mirrored;
 use crate::catalog::mirror::mint;
 use crate::catalog::refresh::Catalogs;
@@ -83,12 +83,16 @@ async fn attempt(
 ) -> Result<Reply<CallError>, CallError> {
     let call = &exchange.call;
     let arguments = call.params.member("arguments");
-    check_mirrored(&tool.header_params, arguments.as_ref(), &call.mirrored)
-        .map_err(|(header, problem)| RouteError::ParamMismatch { header, problem })?;
+    if let Some(mirrored) = &call.mirrored {
+        check_mirrored(&tool.header_params, arguments.as_ref(), mirrored)
+            .map_err(|(header, problem)| RouteError::ParamMismatch { header, problem })?;
+    }
     if let Err(problem) = check(&exchange.tenant.name, &tool.validator, arguments.as_ref()).await {
         return Ok(Reply::Once(Outcome::Result(failed(&problem))));
     }
-    let upstream = ToolCall {
+    let upstream = BackendCall {
+        caller: exchange.caller.clone(),
+        method: call.method,
         name: tool.own.clone(),
         params: call.params.clone(),
         meta: call.meta.clone(),
@@ -96,7 +100,7 @@ async fn attempt(
         deadline: exchange.deadline,
     };
     let backend = tool.live.clone();
-    let opened = async move { backend.call_tool(upstream).await };
+    let opened = async move { backend.call(upstream).await };
     let frames = stream::once(opened).flat_map(|opened| match opened {
         Ok(frames) => frames,
         Err(error) => stream::iter([Frame::End(Err(error))]).boxed(),

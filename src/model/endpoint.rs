@@ -19,6 +19,9 @@ pub struct Endpoint {
     pub trust: Arc<[Trust]>,
     /// What a 401 and `scopes_supported` name.
     pub scopes_offered: Scopes,
+    /// Whether a session of the handshake era may be named here: it may still be that of a tenant
+    /// that serves none.
+    pub handshake: bool,
     /// Changes whenever anything that decides about credentials may have changed.
     pub revision: u64,
 }

@@ -21,6 +21,8 @@ pub struct Tenant {
     pub scopes_offered: Scopes,
     /// Scope hierarchies, closed: a scope to everything it implies.
     pub scope_implies: BTreeMap<Arc<str>, Scopes>,
+    /// Whether clients of the handshake era are served.
+    pub handshake: bool,
     /// Whether lists may be cached by shared caches. Only the file says so.
     pub public_catalog: bool,
     /// Its backends, in the file's order, which decides who owns a name.
@@ -63,9 +65,23 @@ pub enum BackendKind {
     Mcp {
         /// Its endpoint.
         url: url::Url,
+        /// Which eras of the protocol it is spoken to in.
+        era: BackendEra,
     },
     /// The built-in demonstration backend.
     Demo,
+}
+
+/// Which eras of the protocol a backend is spoken to in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum BackendEra {
+    /// Whichever it turns out to speak.
+    #[default]
+    Auto,
+    /// The modern one alone.
+    Modern,
+    /// The handshake era alone.
+    Handshake,
 }
 
 /// One line of a backend's `scopes`: objects whose own name matches need these scopes.

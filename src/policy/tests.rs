@@ -41,6 +41,7 @@ fn tenant(implies: &[(&str, &str)]) -> Tenant {
         instructions: None,
         scopes_offered: Scopes::default(),
         scope_implies: implies.iter().map(|(scope, all)| (Arc::from(*scope), Scopes::parse(all))).collect(),
+        handshake: true,
         public_catalog: false,
         backends: vec![],
         digest: 0,

@@ -37,8 +37,9 @@ pub struct Call {
     pub meta: Meta,
     /// What the client takes.
     pub accept: Accept,
-    /// The `Mcp-Param-*` headers, unjudged: only the tool's schema says what they must be.
-    pub mirrored: Vec<(HeaderName, HeaderValue)>,
+    /// The `Mcp-Param-*` headers, unjudged: only the tool's schema says what they must be. `None` where
+    /// the client's revision has no such mirrors.
+    pub mirrored: Option<Vec<(HeaderName, HeaderValue)>>,
 }
 
 /// How a request ended, as JSON-RPC says it.
@@ -84,6 +85,6 @@ pub fn validate(request: Request, headers: &HeaderMap, accept: Accept) -> Result
     let meta = Meta::read(params.as_ref(), meta.as_ref())?;
     let params = params.ok_or(ProtocolError::InvalidParams("`params` has to be an object with `_meta`"))?;
     let method = Method::named(&method).ok_or(ProtocolError::MethodNotFound)?;
-    let mirrored = headers::mirrored(headers);
+    let mirrored = Some(headers::mirrored(headers));
     Ok(Call { id, method, name, params, meta, accept, mirrored })
 }

@@ -15,36 +15,48 @@ use crate::protocol::version;
 /// The longest revision that is repeated in an answer; a longer one is none.
 const REVISION_BYTES: usize = 64;
 
-/// Admits the modern era. A notification is admitted where no era can be told, too.
+/// How a message is to be judged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Era {
+    /// By itself: everything that is needed comes with it.
+    Modern,
+    /// By the session that it is of, or opens.
+    Handshake {
+        /// The revision asked for, or what else shows the era: for who does not serve it.
+        requested: String,
+    },
+}
+
+/// Tells the era of a message. A notification that shows none is modern.
+///
+/// A session that does not open still shows the era: its client has to hear that the session is gone,
+/// and the oldest revision served has no version header to tell it by.
 ///
 /// spec: basic/versioning, Backward Compatibility with Initialization-Based Versions
-pub(super) fn check(
-    headers: &HeaderMap,
-    method: Option<&str>,
-    envelope: &Envelope,
-    notification: bool,
-) -> Result<(), ProtocolError> {
+pub fn tell(headers: &HeaderMap, envelope: &Envelope) -> Result<Era, ProtocolError> {
     let handshake = match headers::single(headers, headers::VERSION) {
         Single::Zero => None,
         Single::One(value) => match headers::visible(value) {
             Ok(revision) if version::is_handshake(revision) => Some(revision),
-            _ => return Ok(()),
+            _ => return Ok(Era::Modern),
         },
-        Single::Many => return Ok(()),
+        Single::Many => return Ok(Era::Modern),
     };
     if headers::single(headers, headers::METHOD) != Single::Zero
         || envelope.meta.as_ref().and_then(meta::version).is_some()
     {
-        return Ok(());
+        return Ok(Era::Modern);
     }
-    let initialize = method == Some("initialize");
     let requested = match handshake {
-        _ if initialize => offered(envelope.params.as_ref()).unwrap_or_else(|| "initialize".to_owned()),
+        _ if envelope.method() == Some("initialize") => {
+            offered(envelope.params.as_ref()).unwrap_or_else(|| "initialize".to_owned())
+        }
         Some(revision) => revision.to_owned(),
-        None if notification => return Ok(()),
+        None if headers::single(headers, headers::SESSION) != Single::Zero => headers::SESSION.to_owned(),
+        None if envelope.is_notification() || !envelope.is_object() => return Ok(Era::Modern),
         None => return Err(headers::mismatch(headers::VERSION, Mismatch::Missing)),
     };
-    Err(ProtocolError::HandshakeEra { requested })
+    Ok(Era::Handshake { requested })
 }
 
 /// The revision that an `initialize` offers.

@@ -17,6 +17,8 @@ pub const VERSION: &str = "MCP-Protocol-Version";
 pub const METHOD: &str = "Mcp-Method";
 /// The header of step 13, as the specification spells it.
 pub const NAME: &str = "Mcp-Name";
+/// The header that names a session of the handshake era.
+pub const SESSION: &str = "Mcp-Session-Id";
 
 #[cfg(test)]
 mod tests;

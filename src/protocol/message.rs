@@ -1,11 +1,13 @@
-//! Step 9: the era and the JSON-RPC envelope.
+//! Step 9: the JSON-RPC envelope.
+//!
+//! A message is taken apart by [`Envelope::read`] before [`era`](crate::protocol::era) tells how it is
+//! to be judged, and judged by [`Message::of`].
 
 use std::borrow::Cow;
 
 use http::HeaderMap;
 
 use crate::protocol::ProtocolError;
-use crate::protocol::era;
 use crate::protocol::headers;
 use crate::protocol::headers::Duty;
 use crate::protocol::json::Json;
@@ -41,7 +43,7 @@ impl RequestId {
     }
 }
 
-/// A well-formed message of the modern era.
+/// A well-formed message.
 #[derive(Clone, Debug)]
 pub enum Message {
     /// Wants an answer.
@@ -60,7 +62,7 @@ pub struct Request {
     /// `params` as sent, of any type.
     pub params: Option<Json>,
     /// `params._meta` as sent, of any type.
-    pub(super) meta: Option<Json>,
+    pub meta: Option<Json>,
 }
 
 /// A notification, its envelope proven.
@@ -71,36 +73,27 @@ pub struct Notification {
     /// `params` as sent, of any type.
     pub params: Option<Json>,
     /// `params._meta` as sent, of any type.
-    pub(super) meta: Option<Json>,
+    pub meta: Option<Json>,
 }
 
 impl Message {
-    /// Step 9. `id` is set as soon as one valid id was read, also where the message is then refused.
-    pub fn read(
-        json: &Json,
-        headers: &HeaderMap,
-        id_bytes: usize,
-        id: &mut Option<RequestId>,
-    ) -> Result<Self, ProtocolError> {
-        if !json.is_object() {
+    /// The message, if its envelope keeps the rules of every era.
+    ///
+    /// spec: basic/index, Requests, Notifications
+    pub fn of(envelope: Envelope) -> Result<Self, ProtocolError> {
+        if !envelope.is_object {
             return Err(ProtocolError::InvalidRequest("a message is one JSON object; batches are not taken"));
         }
-        let envelope = Envelope::read(json);
-        *id = envelope.id.clone().and_then(|id| RequestId::read(id, id_bytes));
-        let method = envelope.method.as_ref().and_then(Json::string);
-        let notification = method.is_some() && envelope.id.is_none();
-        era::check(headers, method.as_deref(), &envelope, notification)?;
-
-        let method = envelope.check(method)?;
-        let Envelope { params, meta, .. } = envelope;
+        let notification = envelope.is_notification();
+        let method = envelope.check()?;
+        let Envelope { id, params, meta, .. } = envelope;
         if notification {
             return Ok(Self::Notification(Notification { method, params, meta }));
         }
-        let Some(id) = id.clone() else {
-            return Err(ProtocolError::InvalidRequest(
-                "`id` has to be a string or an integer of bounded length",
-            ));
-        };
+        let id = id.and_then(|(_, id)| id);
+        let id = id.ok_or(ProtocolError::InvalidRequest(
+            "`id` has to be a string or an integer of bounded length",
+        ))?;
         Ok(Self::Request(Request { id, method, params, meta }))
     }
 }
@@ -119,26 +112,33 @@ impl Notification {
     }
 }
 
-/// What a message and its params hold, each walked once.
+/// What a message and its params hold, each walked once. Nothing about it is proven.
 #[derive(Default)]
-pub(super) struct Envelope {
+pub struct Envelope {
     jsonrpc: Option<Json>,
-    id: Option<Json>,
-    method: Option<Json>,
+    /// `id` as sent, and the id that it is, if it is one.
+    id: Option<(Json, Option<RequestId>)>,
+    /// `method`, and its text, if it is a string.
+    method: Option<(Json, Option<String>)>,
     pub(super) params: Option<Json>,
     pub(super) meta: Option<Json>,
+    is_object: bool,
     response: bool,
     misspelt: bool,
 }
 
 impl Envelope {
-    fn read(json: &Json) -> Self {
-        let mut envelope = Self::default();
+    /// Takes a message apart. An id of more than `id_bytes` bytes of JSON text is none.
+    pub fn read(json: &Json, id_bytes: usize) -> Self {
+        let mut envelope = Self { is_object: json.is_object(), ..Self::default() };
         for (key, value) in json.members() {
             match &*key {
                 "jsonrpc" => envelope.jsonrpc = Some(value),
-                "id" => envelope.id = Some(value),
-                "method" => envelope.method = Some(value),
+                "id" => envelope.id = Some((value.clone(), RequestId::read(value, id_bytes))),
+                "method" => {
+                    let text = value.string();
+                    envelope.method = Some((value, text));
+                }
                 "params" => envelope.read_params(value),
                 "result" | "error" => envelope.response = true,
                 // A key beyond ASCII is another key, to us as to every peer that compares keys as it
@@ -148,6 +148,31 @@ impl Envelope {
             }
         }
         envelope
+    }
+
+    /// The one id that an answer may stand under.
+    pub fn id(&self) -> Option<&RequestId> {
+        self.id.as_ref()?.1.as_ref()
+    }
+
+    /// The method, if it is a string.
+    pub fn method(&self) -> Option<&str> {
+        self.method.as_ref()?.1.as_deref()
+    }
+
+    /// Whether it is one JSON object; an array may be a batch.
+    pub fn is_object(&self) -> bool {
+        self.is_object
+    }
+
+    /// Whether it has a method and no id: nobody waits for an answer.
+    pub fn is_notification(&self) -> bool {
+        self.method().is_some() && self.id.is_none()
+    }
+
+    /// Whether it answers a request.
+    pub fn is_response(&self) -> bool {
+        self.response && self.method.is_none()
     }
 
     fn read_params(&mut self, params: Json) {
@@ -163,7 +188,7 @@ impl Envelope {
     /// The envelope's rules; the method, if it keeps them.
     ///
     /// spec: basic/index, Requests
-    fn check(&self, method: Option<String>) -> Result<String, ProtocolError> {
+    fn check(&self) -> Result<String, ProtocolError> {
         let refuse = |reason| Err(ProtocolError::InvalidRequest(reason));
         if self.misspelt {
             return refuse(
@@ -176,7 +201,7 @@ impl Envelope {
         if self.response {
             return refuse("a request has neither `result` nor `error`, and responses are not taken");
         }
-        method.ok_or(ProtocolError::InvalidRequest("`method` has to be a string"))
+        self.method().map(str::to_owned).ok_or(ProtocolError::InvalidRequest("`method` has to be a string"))
     }
 }
 

@@ -64,44 +64,77 @@ impl Meta {
 
     /// Step 14: `params` and its `_meta` are objects, and what is required of `_meta` is there.
     pub fn read(params: Option<&Json>, meta: Option<&Json>) -> Result<Self, ProtocolError> {
-        let refuse = |reason| ProtocolError::InvalidParams(reason);
         if !params.is_some_and(Json::is_object) {
             return Err(refuse("`params` has to be an object with `_meta`"));
         }
         let meta = meta.filter(|meta| meta.is_object());
-        let meta = meta.ok_or(refuse("`params._meta` has to be an object"))?;
+        let members = Members::read(meta.ok_or(refuse("`params._meta` has to be an object"))?)?;
+        if members.version.as_ref().is_none_or(|version| version.kind() != Kind::String) {
+            return Err(refuse("`_meta` needs `io.modelcontextprotocol/protocolVersion`, a string"));
+        }
+        let capabilities = members.capabilities.clone().filter(Json::is_object);
+        let capabilities = capabilities
+            .ok_or(refuse("`_meta` needs `io.modelcontextprotocol/clientCapabilities`, an object"))?;
+        Ok(members.with(capabilities))
+    }
 
-        let (mut version, mut capabilities, mut progress_token) = (None, None, None);
-        let (mut traceparent, mut unknown) = (None, Vec::new());
+    /// The `_meta` of a request in a session, whose client declared its `capabilities` at the start.
+    /// It may be missing, and nothing is required of it.
+    pub fn in_session(meta: Option<&Json>, capabilities: Json) -> Result<Self, ProtocolError> {
+        let members = match meta {
+            None => Members::default(),
+            Some(meta) if meta.is_object() => Members::read(meta)?,
+            Some(_) => return Err(refuse("`params._meta` has to be an object")),
+        };
+        Ok(members.with(capabilities))
+    }
+}
+
+fn refuse(reason: &'static str) -> ProtocolError {
+    ProtocolError::InvalidParams(reason)
+}
+
+/// The members of a `_meta`, each of its right type, required ones or not.
+#[derive(Default)]
+struct Members {
+    version: Option<Json>,
+    capabilities: Option<Json>,
+    progress_token: Option<Json>,
+    traceparent: Option<String>,
+    unknown: Vec<(String, Json)>,
+}
+
+impl Members {
+    fn read(meta: &Json) -> Result<Self, ProtocolError> {
+        let mut members = Self::default();
         for (key, value) in meta.members() {
             match &*key {
-                VERSION => version = Some(value),
-                CAPABILITIES => capabilities = Some(value),
+                VERSION => members.version = Some(value),
+                CAPABILITIES => members.capabilities = Some(value),
                 PROGRESS_TOKEN if value.bytes().len() > TOKEN_BYTES => {
                     return Err(refuse("`progressToken` is too long"));
                 }
                 PROGRESS_TOKEN if value.kind() == Kind::String || value.is_integer() => {
-                    progress_token = Some(value);
+                    members.progress_token = Some(value);
                 }
                 PROGRESS_TOKEN => return Err(refuse("`progressToken` has to be a string or an integer")),
                 LOG_LEVEL if value.string_ref().is_none_or(|level| !LEVELS.contains(&&*level)) => {
                     return Err(refuse("`io.modelcontextprotocol/logLevel` is no log level"));
                 }
-                TRACEPARENT => traceparent = value.string().filter(|text| is_traceparent(text)),
+                TRACEPARENT => members.traceparent = value.string().filter(|text| is_traceparent(text)),
                 LOG_LEVEL | CLIENT | TRACESTATE | BAGGAGE => {}
                 other if misspells(other, &KNOWN) => {
                     return Err(refuse("a member of `_meta` is spelt in another case than the protocol's"));
                 }
-                _ => unknown.push((key.into_owned(), value)),
+                _ => members.unknown.push((key.into_owned(), value)),
             }
         }
-        if version.is_none_or(|version| version.kind() != Kind::String) {
-            return Err(refuse("`_meta` needs `io.modelcontextprotocol/protocolVersion`, a string"));
-        }
-        let capabilities = capabilities
-            .filter(Json::is_object)
-            .ok_or(refuse("`_meta` needs `io.modelcontextprotocol/clientCapabilities`, an object"))?;
-        Ok(Self { capabilities, progress_token, traceparent, unknown })
+        Ok(members)
+    }
+
+    fn with(self, capabilities: Json) -> Meta {
+        let Self { progress_token, traceparent, unknown, .. } = self;
+        Meta { capabilities, progress_token, traceparent, unknown }
     }
 }
 

@@ -1,11 +1,11 @@
 //! MCP on paper: what a message, its headers and its metadata may look like. No IO, no tenant.
 //!
-//! Steps 6 and 8 to 15 of the ladder live here: [`media`] is 6, [`json`] is 8, [`message`] is 9,
+//! Steps 6 and 8 to 15 of the ladder live here: [`media`] is 6, [`json`] is 8, [`era`] and [`message`] are 9,
 //! [`headers`] is 10 to 13, [`meta`] is 14 and [`methods`] is 15; [`call::validate`] runs 10 to 15.
 
 pub mod call;
 pub mod code;
-mod era;
+pub mod era;
 pub mod headers;
 pub mod json;
 pub mod media;

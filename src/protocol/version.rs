@@ -3,18 +3,62 @@
 /// The modern revisions served, newest first.
 pub const SERVED: [&str; 1] = ["2026-07-28"];
 
-/// The revision that is spoken to backends.
+/// The modern revision that is spoken to backends.
 pub const LATEST: &str = SERVED[0];
 
-/// The revisions of the handshake era.
-pub const HANDSHAKE: [&str; 4] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"];
+/// A revision of the handshake era that is served and spoken, the older the smaller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Handshake {
+    /// 2025-03-26: the first on Streamable HTTP, and the only one with batches.
+    March,
+    /// 2025-06-18: structured results, the version header; no batches.
+    June,
+    /// 2025-11-25: the last one that begins with a handshake.
+    November,
+}
+
+impl Handshake {
+    /// Those served, newest first.
+    pub const ALL: [Handshake; 3] = [Handshake::November, Handshake::June, Handshake::March];
+
+    /// The one that is offered to backends, and to clients who ask for one that is not served.
+    pub const LATEST: Handshake = Handshake::ALL[0];
+
+    /// The revision on the wire.
+    pub fn name(self) -> &'static str {
+        match self {
+            Handshake::March => "2025-03-26",
+            Handshake::June => "2025-06-18",
+            Handshake::November => "2025-11-25",
+        }
+    }
+
+    /// The served revision of this name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|revision| revision.name() == name)
+    }
+
+    /// Whether a POST may carry several messages.
+    ///
+    /// spec: 2025-03-26 basic/index, Batching
+    pub fn has_batches(self) -> bool {
+        self == Handshake::March
+    }
+
+    /// Whether tools have output schemas, and results structured content.
+    ///
+    /// spec: 2025-06-18 changelog, Major changes
+    pub fn has_structured_content(self) -> bool {
+        self >= Handshake::June
+    }
+}
 
 /// Whether `revision` is a modern revision that is served.
 pub fn is_served(revision: &str) -> bool {
     SERVED.contains(&revision)
 }
 
-/// Whether `revision` belongs to the handshake era.
+/// Whether `revision` belongs to the handshake era, served or not.
 pub fn is_handshake(revision: &str) -> bool {
-    HANDSHAKE.contains(&revision)
+    revision == "2024-11-05" || Handshake::named(revision).is_some()
 }

@@ -12,6 +12,7 @@ use crate::config::reader::Fields;
 use crate::model::name::BackendName;
 use crate::model::scope::Scopes;
 use crate::model::tenant::Backend;
+use crate::model::tenant::BackendEra;
 use crate::model::tenant::BackendKind;
 use crate::model::tenant::Credential;
 use crate::model::tenant::CredentialPlace;
@@ -73,8 +74,7 @@ pub(super) fn read(name: &str, at: &At<'_>, secrets: &[Secret], declared: &[&str
         Some(at) => prefix(&at),
         None => Some(format!("{name}_").into()),
     };
-    // Checked already, for the day when they matter.
-    fields.get("era").and_then(|at| at.word(&[("auto", ()), ("modern", ()), ("legacy", ())]));
+    // Checked already, for the day when it matters.
     fields.get("uris").and_then(|at| at.word(&[("keep", ()), ("prefixed", ())]));
     let timeout = duration(&fields, "timeout", 60);
     let idle_timeout = duration(&fields, "idle_timeout", 30);
@@ -98,7 +98,16 @@ pub(super) fn read(name: &str, at: &At<'_>, secrets: &[Secret], declared: &[&str
 fn kind(fields: &Fields<'_>) -> Option<BackendKind> {
     let at = fields.need("kind")?;
     match at.word(&[("mcp", Kind::Mcp), ("demo", Kind::Demo)])? {
-        Kind::Mcp => fields.need("url").and_then(|at| target(&at)).map(|url| BackendKind::Mcp { url }),
+        Kind::Mcp => {
+            let words = [
+                ("auto", BackendEra::Auto),
+                ("modern", BackendEra::Modern),
+                ("legacy", BackendEra::Handshake),
+            ];
+            let era = fields.get("era").map_or(Some(BackendEra::default()), |at| at.word(&words));
+            let url = fields.need("url").and_then(|at| target(&at));
+            Some(BackendKind::Mcp { url: url?, era: era? })
+        }
         Kind::Demo => {
             for key in ["url", "era", "credential"] {
                 if let Some(at) = fields.get(key) {

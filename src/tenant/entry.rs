@@ -56,11 +56,11 @@ pub(super) fn read(loader: &mut Loader<'_>, name: &str, at: &At<'_>, warnings: &
     let backends = backends(loader, &fields, &name);
     let scope_implies = fields.get("scope_implies").map_or_else(BTreeMap::new, |at| implications(&at));
     let instructions = fields.get("instructions").map(|at| at.text().map(Arc::from));
-    // Checked already, for the day when the handshake era is served.
-    fields
-        .get("legacy")
-        .filter(|at| !matches!(at.node.value, Value::Bool(_)))
-        .and_then(|at| at.word(&[("on", ()), ("off", ())]));
+    let handshake = fields.get("legacy").map_or(Some(true), |at| match at.node.value {
+        // YAML 1.1 readers take the bare words for booleans.
+        Value::Bool(on) => Some(on),
+        _ => at.word(&[("on", true), ("off", false)]),
+    });
     let public_catalog = fields.get("public_catalog").map_or(Some(false), |at| at.flag());
     let scopes_offered = match fields.get("scopes_offered") {
         Some(at) => backend::scopes(&at)?,
@@ -71,9 +71,17 @@ pub(super) fn read(loader: &mut Loader<'_>, name: &str, at: &At<'_>, warnings: &
         Some(text) => Some(text?),
         None => None,
     };
-    let (public_catalog, digest) = (public_catalog?, digest(&name, at));
-    let tenant =
-        Tenant { name, instructions, scopes_offered, scope_implies, public_catalog, backends, digest };
+    let digest = digest(&name, at);
+    let tenant = Tenant {
+        name,
+        instructions,
+        scopes_offered,
+        scope_implies,
+        handshake: handshake?,
+        public_catalog: public_catalog?,
+        backends,
+        digest,
+    };
     Some(Entry { tenant: Arc::new(tenant), hosts, allowed_origins, issuers })
 }
 

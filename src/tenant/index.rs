@@ -210,13 +210,17 @@ impl Directory {
     }
 
     fn shared_endpoint(&self, base: &str) -> Arc<Endpoint> {
-        endpoint(Owner::Shared, base, MCP, self.shared_trust(MCP), Scopes::default(), self.revision)
+        let handshake = self.tenants.values().any(|tenant| tenant.handshake);
+        let trust = self.shared_trust(MCP);
+        endpoint(Owner::Shared, base, MCP, trust, Scopes::default(), (handshake, self.revision))
     }
 
     /// The endpoint of no tenant: to a stranger it looks like one.
     fn nobody(&self, base: &str, name: &TenantName) -> Arc<Endpoint> {
         let path = tenant_path(name.as_str());
-        endpoint(Owner::Nobody, base, &path, self.shared_trust(&path), Scopes::default(), self.revision)
+        let trust = self.shared_trust(&path);
+        // As a tenant's, unless it says otherwise.
+        endpoint(Owner::Nobody, base, &path, trust, Scopes::default(), (true, self.revision))
     }
 }
 
@@ -249,7 +253,8 @@ fn tenant_endpoint(
     revision: u64,
 ) -> Arc<Endpoint> {
     let owner = Owner::Tenant(tenant.name.clone());
-    endpoint(owner, base, path, Arc::clone(trust), tenant.scopes_offered.clone(), revision)
+    let scopes = tenant.scopes_offered.clone();
+    endpoint(owner, base, path, Arc::clone(trust), scopes, (tenant.handshake, revision))
 }
 
 fn endpoint(
@@ -258,9 +263,9 @@ fn endpoint(
     path: &str,
     trust: Arc<[Trust]>,
     scopes_offered: Scopes,
-    revision: u64,
+    (handshake, revision): (bool, u64),
 ) -> Arc<Endpoint> {
     let resource = format!("{base}{path}").into();
     let metadata = format!("{base}{METADATA}{path}").into();
-    Arc::new(Endpoint { owner, resource, metadata, trust, scopes_offered, revision })
+    Arc::new(Endpoint { owner, resource, metadata, trust, scopes_offered, handshake, revision })
 }

@@ -105,7 +105,9 @@ fn the_example_loads() {
     assert_eq!(tenant.scopes_offered, scopes("crm.read"));
     assert_eq!(tenant.scope_implies["crm.admin"], scopes("crm.read crm.write"));
     let backend = &tenant.backends[0];
-    assert!(matches!(&backend.kind, BackendKind::Mcp { url } if url.as_str() == "https://crm.internal/mcp"));
+    assert!(
+        matches!(&backend.kind, BackendKind::Mcp { url, .. } if url.as_str() == "https://crm.internal/mcp")
+    );
     assert_eq!((&*backend.prefix, backend.timeout), ("", Duration::from_secs(60)));
     assert_eq!(backend.idle_timeout, Duration::from_secs(30));
     assert_eq!((backend.scopes[0].kind, &*backend.scopes[0].glob), (None, "*"));

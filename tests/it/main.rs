@@ -5,6 +5,7 @@ mod architecture;
 mod cases;
 mod commands;
 mod compatibility;
+mod conformance;
 mod edge;
 mod faults;
 mod harness;

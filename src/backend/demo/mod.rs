@@ -14,9 +14,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::stream;
 
+use crate::backend::BackendCall;
 use crate::backend::BackendError;
-use crate::backend::ToolCall;
-use crate::backend::ToolListing;
+use crate::backend::Listing;
 use crate::backend::clock::Clocks;
 use crate::backend::demo::draft::Drafts;
 use crate::exchange::Frame;
@@ -73,18 +73,18 @@ impl Demo {
     }
 
     /// All of them.
-    pub fn list_tools(&self) -> Result<ToolListing, BackendError> {
+    pub fn list(&self) -> Result<Listing, BackendError> {
         let tools = Json::parse(Bytes::from_static(TOOLS.as_bytes()), DEPTH);
         let tools = tools.map_err(|_| BackendError::Invalid("its definitions are not JSON"))?;
-        Ok(ToolListing {
+        Ok(Listing {
             tools: tools.elements().collect(),
             instructions: Some(INSTRUCTIONS.to_owned()),
-            ..ToolListing::default()
+            ..Listing::default()
         })
     }
 
-    /// Begins a call; see [`Backend::call_tool`](crate::backend::Backend::call_tool).
-    pub fn call_tool(&self, call: ToolCall) -> Result<Frames<BackendError>, BackendError> {
+    /// Begins a call; see [`Backend::call`](crate::backend::Backend::call).
+    pub fn call(&self, call: BackendCall) -> Result<Frames<BackendError>, BackendError> {
         let arguments = call.params.member("arguments").unwrap_or_else(|| Object::new().finish());
         if !arguments.is_object() {
             return Ok(once(said(Said::Wrong("`arguments` is an object".to_owned()))));
@@ -109,7 +109,7 @@ impl Demo {
         Ok(once(outcome))
     }
 
-    fn work(&self, arguments: &Json, call: ToolCall) -> Result<Work, String> {
+    fn work(&self, arguments: &Json, call: BackendCall) -> Result<Work, String> {
         let steps = whole_number(arguments, "steps", 1..=1000, 5)?;
         let delay = Duration::from_millis(whole_number(arguments, "delay_ms", 0..=10_000, 500)?);
         let clocks = Clocks::start(self.config.idle_timeout, self.config.timeout, call.deadline);

@@ -7,17 +7,21 @@ use bytes::Bytes;
 use futures_util::StreamExt;
 use tokio::time::Instant;
 
+use crate::backend::BackendCall;
 use crate::backend::BackendError;
-use crate::backend::ToolCall;
 use crate::backend::clock::Clock;
 use crate::backend::demo::Demo;
 use crate::exchange::Frame;
+use crate::model::caller::Caller;
 use crate::model::name::BackendName;
+use crate::model::name::TenantName;
+use crate::model::scope::Scopes;
 use crate::model::tenant;
 use crate::model::tenant::BackendKind;
 use crate::protocol::call::Outcome;
 use crate::protocol::json::Json;
 use crate::protocol::meta::Meta;
+use crate::protocol::methods::Method;
 
 fn demo() -> Demo {
     demo_with(Duration::from_secs(60), Duration::from_secs(30))
@@ -39,8 +43,21 @@ fn json(text: &str) -> Json {
     Json::parse(Bytes::copy_from_slice(text.as_bytes()), 64).expect(text)
 }
 
-fn call(tool: &str, arguments: &str) -> ToolCall {
-    ToolCall {
+fn alice() -> Caller {
+    Caller {
+        tenant: TenantName::new("acme").unwrap(),
+        issuer: "https://login.example".into(),
+        subject: "alice".into(),
+        client: None,
+        scopes: Scopes::default(),
+        expires_at: u64::MAX,
+    }
+}
+
+fn call(tool: &str, arguments: &str) -> BackendCall {
+    BackendCall {
+        caller: Arc::new(alice()),
+        method: Method::ToolsCall,
         name: tool.into(),
         params: json(&format!(r#"{{"name":"{tool}","arguments":{arguments}}}"#)),
         meta: Meta {
@@ -54,8 +71,8 @@ fn call(tool: &str, arguments: &str) -> ToolCall {
     }
 }
 
-async fn run(demo: &Demo, call: ToolCall) -> (usize, Result<Outcome, BackendError>) {
-    let mut frames = demo.call_tool(call).unwrap();
+async fn run(demo: &Demo, call: BackendCall) -> (usize, Result<Outcome, BackendError>) {
+    let mut frames = demo.call(call).unwrap();
     let mut progress = 0;
     loop {
         match frames.next().await.expect("an end") {
@@ -79,7 +96,7 @@ async fn said(demo: &Demo, tool: &str, arguments: &str) -> (String, bool) {
 #[tokio::test]
 async fn every_listed_tool_is_a_tool_and_every_tool_is_listed() {
     let demo = demo();
-    let tools = demo.list_tools().unwrap().tools;
+    let tools = demo.list().unwrap().tools;
     let names: Vec<_> = tools.iter().map(|t| t.member("name").and_then(|n| n.string()).unwrap()).collect();
     let expected = ["echo", "add", "subtract", "slow", "region_lookup", "draft_create", "draft_append"];
     assert_eq!(names, expected);

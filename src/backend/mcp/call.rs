@@ -9,20 +9,22 @@ use http_body_util::Full;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
+use crate::backend::BackendCall;
 use crate::backend::BackendError;
-use crate::backend::ToolCall;
 use crate::backend::clock::Clock;
 use crate::backend::clock::Clocks;
-use crate::backend::mcp::Mcp;
 use crate::backend::mcp::answer::Heard;
 use crate::backend::mcp::answer::Judge;
 use crate::backend::mcp::request;
 use crate::backend::mcp::response::Reader;
+use crate::backend::mcp::upstream::Upstream;
 use crate::egress::Egress;
 use crate::exchange::Frame;
 use crate::exchange::Frames;
 use crate::model::limits::Limits;
 use crate::protocol::call::Outcome;
+use crate::protocol::json::compose::Object;
+use crate::protocol::methods::Method;
 
 /// How many times deeper than a request a list may be nested: one tool that is too deep is judged by
 /// itself, and its siblings stay.
@@ -47,19 +49,19 @@ enum Stage {
     Over,
 }
 
-/// Begins a call; see [`Backend::call_tool`](crate::backend::Backend::call_tool).
-pub(super) fn begin(mcp: &Mcp, call: ToolCall) -> Result<Frames<BackendError>, BackendError> {
+/// Begins a call; see [`Backend::call`](crate::backend::Backend::call).
+pub(super) fn begin(upstream: &Upstream, call: BackendCall) -> Result<Frames<BackendError>, BackendError> {
     if call.deadline <= Instant::now() {
         return Err(BackendError::TimedOut { clock: Clock::Total, sent: false });
     }
-    let slot = mcp.slots.clone().try_acquire_owned().map_err(|_| BackendError::Busy)?;
-    let id = mcp.mint_id();
-    let request = request::call(mcp, id, &call)?;
+    let slot = upstream.slot()?;
+    let id = upstream.mint_id();
+    let request = request::call(upstream, id, &call)?;
     let flight = Flight {
-        egress: mcp.egress.clone(),
-        limits: mcp.limits.clone(),
+        egress: upstream.egress.clone(),
+        limits: upstream.limits.clone(),
         judge: Judge::new(id, call.meta.progress_token),
-        clocks: Clocks::start(mcp.config.idle_timeout, mcp.config.timeout, call.deadline),
+        clocks: Clocks::start(upstream.config.idle_timeout, upstream.config.timeout, call.deadline),
         stage: Stage::Send(request),
         _slot: slot,
     };
@@ -119,10 +121,17 @@ fn late(clock: Clock) -> BackendError {
 ///
 /// # Cancel safety
 /// Dropping the future closes the connection.
-pub(super) async fn ask(mcp: &Mcp, id: u64, request: Request<Full<Bytes>>) -> Result<Outcome, BackendError> {
+pub(super) async fn ask(
+    upstream: &Upstream,
+    method: Method,
+    params: Object,
+) -> Result<Outcome, BackendError> {
+    let id = upstream.mint_id();
+    let request = request::own(upstream, id, method, params)?;
     let mut judge = Judge::new(id, None);
-    let response = mcp.egress.send(request).await.map_err(BackendError::from_egress)?;
-    let mut reader = Reader::open(response, &mcp.limits, LIST_DEPTHS * mcp.limits.json_depth)?;
+    let response = upstream.egress.send(request).await.map_err(BackendError::from_egress)?;
+    let limits = &upstream.limits;
+    let mut reader = Reader::open(response, limits, LIST_DEPTHS * limits.json_depth)?;
     loop {
         if let Heard::Final(outcome) = judge.hear(&reader.message().await?)? {
             reader.finish();

@@ -3,15 +3,15 @@
 use std::collections::HashSet;
 
 use crate::backend::BackendError;
-use crate::backend::ToolListing;
+use crate::backend::Listing;
 use crate::backend::clock::Clock;
 use crate::backend::mcp::Mcp;
-use crate::backend::mcp::call::ask;
-use crate::backend::mcp::request;
 use crate::protocol::call::Outcome;
 use crate::protocol::code;
 use crate::protocol::json::Json;
 use crate::protocol::json::Kind;
+use crate::protocol::json::compose::Object;
+use crate::protocol::methods::Method;
 
 /// The longest `ttlMs` that is believed: an hour.
 const MAX_TTL_MS: u64 = 3_600_000;
@@ -19,10 +19,10 @@ const MAX_TTL_MS: u64 = 3_600_000;
 /// A listing is at most so many times the size of the largest single answer.
 const LARGEST_ANSWERS: usize = 4;
 
-/// All tools, and the instructions.
-pub(super) async fn tools(mcp: &Mcp) -> Result<ToolListing, BackendError> {
-    let time = mcp.limits.list_time;
-    let both = async { tokio::join!(tokio::time::timeout(time / 4, instructions(mcp)), pages(mcp)) };
+/// Every list, and the instructions.
+pub(super) async fn everything(mcp: &Mcp) -> Result<Listing, BackendError> {
+    let time = mcp.upstream.limits.list_time;
+    let both = async { tokio::join!(tokio::time::timeout(time / 4, mcp.instructions()), tools(mcp)) };
     let late = |_| BackendError::TimedOut { clock: Clock::Total, sent: true };
     let (instructions, listing) = tokio::time::timeout(time, both).await.map_err(late)?;
     let mut listing = listing?;
@@ -35,27 +35,20 @@ pub(super) async fn tools(mcp: &Mcp) -> Result<ToolListing, BackendError> {
     Ok(listing)
 }
 
-async fn instructions(mcp: &Mcp) -> Result<Option<String>, BackendError> {
-    let id = mcp.mint_id();
-    match ask(mcp, id, request::discover(mcp, id)?).await? {
-        Outcome::Result(result) => Ok(result.member("instructions").and_then(|text| text.string())),
-        Outcome::Error(_) => Ok(None),
-    }
-}
-
 /// spec: server/utilities/pagination
-async fn pages(mcp: &Mcp) -> Result<ToolListing, BackendError> {
-    let mut listing = ToolListing::default();
+async fn tools(mcp: &Mcp) -> Result<Listing, BackendError> {
+    let limits = &mcp.upstream.limits;
+    let mut listing = Listing::default();
     let mut seen = HashSet::new();
     let mut bytes = 0;
     let mut cursor: Option<Json> = None;
-    for _ in 0..mcp.limits.upstream_pages {
+    for _ in 0..limits.upstream_pages {
         let Some(page) = page(mcp, cursor.as_ref()).await? else {
             return Ok(listing);
         };
         // Whole pages count: a small tool keeps all of the page that it is a slice of.
         bytes += page.bytes().len();
-        if bytes > LARGEST_ANSWERS * mcp.limits.upstream_bytes {
+        if bytes > LARGEST_ANSWERS * limits.upstream_bytes {
             listing.truncated = Some("its list is larger than is taken from one backend");
             return Ok(listing);
         }
@@ -74,7 +67,7 @@ async fn pages(mcp: &Mcp) -> Result<ToolListing, BackendError> {
         let known = listing.tools.len();
         let mut fresh = false;
         for tool in tools.elements() {
-            if listing.tools.len() >= mcp.limits.upstream_tools {
+            if listing.tools.len() >= limits.upstream_tools {
                 listing.truncated = Some("it lists more tools than are taken from one backend");
                 return Ok(listing);
             }
@@ -98,8 +91,7 @@ async fn pages(mcp: &Mcp) -> Result<ToolListing, BackendError> {
 
 /// One page; `None` where the backend has no such list at all.
 async fn page(mcp: &Mcp, cursor: Option<&Json>) -> Result<Option<Json>, BackendError> {
-    let id = mcp.mint_id();
-    match ask(mcp, id, request::page(mcp, id, cursor)?).await {
+    match mcp.ask(Method::ToolsList, Object::new().put_some("cursor", cursor)).await {
         Ok(Outcome::Result(result)) => Ok(Some(result)),
         Ok(Outcome::Error(error)) if error.code == code::METHOD_NOT_FOUND && cursor.is_none() => Ok(None),
         Ok(Outcome::Error(_)) | Err(BackendError::Stale) => {

@@ -1,7 +1,7 @@
-//! A client of modern MCP servers over Streamable HTTP: one POST a request, and one answer to it.
+//! A client of MCP servers over Streamable HTTP: one POST a request, and one answer to it.
 //!
-//! `request` builds what is sent, from nothing. `response` takes messages out of HTTP answers,
-//! `answer` judges them, `call` and `list` put it together.
+//! `upstream` is the way there. `request` builds what is sent, from nothing. `response` takes messages
+//! out of HTTP answers, `answer` judges them, `call` and `list` put it together.
 
 pub(super) mod answer;
 mod call;
@@ -11,34 +11,26 @@ mod request;
 mod response;
 #[cfg(test)]
 mod tests;
+mod upstream;
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering;
 
-use tokio::sync::Semaphore;
-
+use crate::backend::BackendCall;
 use crate::backend::BackendError;
-use crate::backend::ToolCall;
-use crate::backend::ToolListing;
+use crate::backend::Listing;
+use crate::backend::mcp::upstream::Upstream;
 use crate::egress::Egress;
 use crate::exchange::Frames;
 use crate::model::limits::Limits;
 use crate::model::name::TenantName;
 use crate::model::tenant;
+use crate::protocol::call::Outcome;
+use crate::protocol::json::compose::Object;
+use crate::protocol::methods::Method;
 
 /// An MCP server, as one tenant configured it.
 pub struct Mcp {
-    config: Arc<tenant::Backend>,
-    tenant: TenantName,
-    /// `None` where the URL is none that HTTP can name.
-    target: Option<http::Uri>,
-    egress: Egress,
-    limits: Arc<Limits>,
-    /// Ids and progress tokens of this backend's requests. No client has a say in them.
-    next_id: AtomicU64,
-    /// A permit is held while a call is in flight, and returned when its stream is dropped.
-    slots: Arc<Semaphore>,
+    upstream: Upstream,
 }
 
 impl Mcp {
@@ -50,22 +42,32 @@ impl Mcp {
         egress: Egress,
         limits: Arc<Limits>,
     ) -> Self {
-        let slots = Arc::new(Semaphore::new(limits.upstream_calls));
-        let target = url.as_str().parse().ok();
-        Self { config, tenant, target, egress, limits, next_id: AtomicU64::new(1), slots }
+        Self { upstream: Upstream::new(url, config, tenant, egress, limits) }
     }
 
-    /// All tools, page by page, within the limits.
-    pub async fn list_tools(&self) -> Result<ToolListing, BackendError> {
-        list::tools(self).await
+    /// What it lists, page by page, within the limits.
+    pub async fn list(&self) -> Result<Listing, BackendError> {
+        list::everything(self).await
     }
 
-    /// Begins a call; see [`Backend::call_tool`](crate::backend::Backend::call_tool).
-    pub fn call_tool(&self, call: ToolCall) -> Result<Frames<BackendError>, BackendError> {
-        call::begin(self, call)
+    /// Begins a call; see [`Backend::call`](crate::backend::Backend::call).
+    pub fn call(&self, call: BackendCall) -> Result<Frames<BackendError>, BackendError> {
+        call::begin(&self.upstream, call)
     }
 
-    fn mint_id(&self) -> u64 {
-        self.next_id.fetch_add(1, Ordering::Relaxed)
+    /// Asks on the gateway's own account and waits for the outcome, without clocks.
+    ///
+    /// # Cancel safety
+    /// Dropping the future closes the connection.
+    async fn ask(&self, method: Method, params: Object) -> Result<Outcome, BackendError> {
+        call::ask(&self.upstream, method, params).await
+    }
+
+    /// The server's instructions, if it has any.
+    async fn instructions(&self) -> Result<Option<String>, BackendError> {
+        match self.ask(Method::Discover, Object::new()).await? {
+            Outcome::Result(result) => Ok(result.member("instructions").and_then(|text| text.string())),
+            Outcome::Error(_) => Ok(None),
+        }
     }
 }

@@ -4,20 +4,17 @@ use bytes::Bytes;
 use http::HeaderName;
 use http::HeaderValue;
 use http::Request;
-use http::header::ACCEPT;
-use http::header::CONTENT_TYPE;
 use http_body_util::Full;
 
+use crate::backend::BackendCall;
 use crate::backend::BackendError;
-use crate::backend::ToolCall;
-use crate::backend::credential;
-use crate::backend::mcp::Mcp;
-use crate::egress::error::EgressError;
+use crate::backend::mcp::upstream::Upstream;
 use crate::protocol::headers::encode_value;
 use crate::protocol::json::Json;
 use crate::protocol::json::compose::Object;
 use crate::protocol::meta::our_info;
 use crate::protocol::methods::Method;
+use crate::protocol::methods::mirrored_member;
 use crate::protocol::version::LATEST;
 
 const VERSION_KEY: &str = "io.modelcontextprotocol/protocolVersion";
@@ -30,17 +27,22 @@ const TRACEPARENT: &str = "traceparent";
 /// whatever an extension means.
 const NOT_RELAYED: [&str; 4] = ["elicitation", "sampling", "roots", "extensions"];
 
-/// A `tools/call` under the id `id`.
-pub(super) fn call(mcp: &Mcp, id: u64, call: &ToolCall) -> Result<Request<Full<Bytes>>, BackendError> {
-    let mut params = Object::with_capacity(call.params.bytes().len() + 512).put_str("name", &call.name);
+/// The request that `call` becomes, under the id `id`.
+pub(super) fn call(
+    upstream: &Upstream,
+    id: u64,
+    call: &BackendCall,
+) -> Result<Request<Full<Bytes>>, BackendError> {
+    let named = mirrored_member(call.method.name()).unwrap_or("name");
+    let mut params = Object::with_capacity(call.params.bytes().len() + 512).put_str(named, &call.name);
     for (key, value) in call.params.members() {
         // Answers to `input_required` have nothing to answer while that is not relayed.
-        if !matches!(&*key, "name" | "_meta" | "inputResponses" | "requestState") {
+        if key != named && !matches!(&*key, "_meta" | "inputResponses" | "requestState") {
             params = params.put(&key, &value);
         }
     }
     let params = params.put("_meta", &meta_of(id, call)).finish();
-    let mut request = post(mcp, id, Method::ToolsCall, &params)?;
+    let mut request = post(upstream, id, call.method, &params)?;
     let headers = request.headers_mut();
     headers.insert(HeaderName::from_static("mcp-name"), encode_value(&call.name));
     for (name, value) in &call.param_headers {
@@ -52,16 +54,14 @@ pub(super) fn call(mcp: &Mcp, id: u64, call: &ToolCall) -> Result<Request<Full<B
     Ok(request)
 }
 
-/// A `tools/list` for the page at `cursor`, under the id `id`.
-pub(super) fn page(mcp: &Mcp, id: u64, cursor: Option<&Json>) -> Result<Request<Full<Bytes>>, BackendError> {
-    let params = Object::new().put_some("cursor", cursor).put("_meta", &our_meta().finish()).finish();
-    post(mcp, id, Method::ToolsList, &params)
-}
-
-/// A `server/discover` under the id `id`.
-pub(super) fn discover(mcp: &Mcp, id: u64) -> Result<Request<Full<Bytes>>, BackendError> {
-    let params = Object::new().put("_meta", &our_meta().finish()).finish();
-    post(mcp, id, Method::Discover, &params)
+/// A request on our own account, under the id `id`.
+pub(super) fn own(
+    upstream: &Upstream,
+    id: u64,
+    method: Method,
+    params: Object,
+) -> Result<Request<Full<Bytes>>, BackendError> {
+    post(upstream, id, method, &params.put("_meta", &our_meta().finish()).finish())
 }
 
 /// The progress token of the request with this id, where its caller wants progress. A string: it
@@ -71,25 +71,22 @@ pub(super) fn progress_token(id: u64) -> String {
 }
 
 // spec: streamable-http, Sending Messages, Request Metadata
-fn post(mcp: &Mcp, id: u64, method: Method, params: &Json) -> Result<Request<Full<Bytes>>, BackendError> {
-    let body = Object::with_capacity(params.bytes().len() + 96)
+fn post(
+    upstream: &Upstream,
+    id: u64,
+    method: Method,
+    params: &Json,
+) -> Result<Request<Full<Bytes>>, BackendError> {
+    let message = Object::with_capacity(params.bytes().len() + 96)
         .put_str("jsonrpc", "2.0")
         .put_u64("id", id)
         .put_str("method", method.name())
         .put("params", params)
         .finish();
-    tracing::debug!(tenant = %mcp.tenant, backend = %mcp.config.name, id, method = method.name(), "asks");
-    let target = mcp.target.clone().ok_or(EgressError::BadUrl("it is not a URL of HTTP"));
-    let mut request = Request::new(Full::new(body.bytes().clone()));
-    *request.method_mut() = http::Method::POST;
-    *request.uri_mut() = target.map_err(BackendError::Unreachable)?;
+    let (tenant, backend) = (&upstream.tenant, &upstream.config.name);
+    tracing::debug!(%tenant, %backend, id, method = method.name(), "asks");
+    let mut request = upstream.post(&message)?;
     let headers = request.headers_mut();
-    if let Some(configured) = &mcp.config.credential {
-        let (name, value) = credential::header(configured)?;
-        headers.insert(name, value);
-    }
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    headers.insert(ACCEPT, HeaderValue::from_static("application/json, text/event-stream"));
     headers.insert(HeaderName::from_static("mcp-protocol-version"), HeaderValue::from_static(LATEST));
     headers.insert(HeaderName::from_static("mcp-method"), HeaderValue::from_static(method.name()));
     Ok(request)
@@ -103,7 +100,7 @@ fn our_meta() -> Object {
 /// `_meta` of a call: ours, and what the caller put there that we do not understand.
 ///
 /// spec: basic/index, _meta
-fn meta_of(id: u64, call: &ToolCall) -> Json {
+fn meta_of(id: u64, call: &BackendCall) -> Json {
     let mut capabilities = Object::new();
     for (key, value) in call.meta.capabilities.members() {
         if !NOT_RELAYED.contains(&&*key) {

@@ -66,6 +66,7 @@ fn tenant(backends: Vec<Arc<tenant::Backend>>, digest: u64) -> Arc<Tenant> {
         instructions: Some("Acme's tools.".into()),
         scopes_offered: Scopes::default(),
         scope_implies: [("admin".into(), Scopes::parse("read write"))].into(),
+        handshake: true,
         public_catalog: false,
         backends,
         digest,

@@ -23,6 +23,7 @@ use crate::model::limits::Limits;
 use crate::model::name::BackendName;
 use crate::model::name::TenantName;
 use crate::model::tenant::Backend;
+use crate::model::tenant::BackendEra;
 use crate::model::tenant::BackendKind;
 
 /// An MCP server that lists what it is told to.
@@ -67,7 +68,10 @@ impl Upstream {
 
     fn backend(&self, name: &str, prefix: &str) -> Arc<Backend> {
         let config = backend(name, prefix, &[]);
-        Arc::new(Backend { kind: BackendKind::Mcp { url: self.url.clone() }, ..(*config).clone() })
+        Arc::new(Backend {
+            kind: BackendKind::Mcp { url: self.url.clone(), era: BackendEra::Modern },
+            ..(*config).clone()
+        })
     }
 }
 

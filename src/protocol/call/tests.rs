@@ -10,6 +10,7 @@ use crate::protocol::call::Call;
 use crate::protocol::call::validate;
 use crate::protocol::json::Json;
 use crate::protocol::media::Accept;
+use crate::protocol::message::Envelope;
 use crate::protocol::message::Message;
 use crate::protocol::methods::Method;
 
@@ -26,7 +27,7 @@ fn answer(fields: &[(&'static str, &[u8])], method: &str, params: &str) -> Resul
     let params = params.replace("$M", META);
     let text = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{params}}}"#);
     let json = Json::parse(Bytes::from(text), 64).unwrap();
-    let Message::Request(request) = Message::read(&json, &headers, 256, &mut None)? else {
+    let Message::Request(request) = Message::of(Envelope::read(&json, 256))? else {
         panic!("{json:?} is a request")
     };
     validate(request, &headers, Accept { json: true, sse: true })
@@ -59,7 +60,7 @@ fn a_good_call_is_taken_apart() {
     assert_eq!(call.method, Method::ToolsCall);
     assert_eq!(call.name.as_deref(), Some("echo"));
     assert_eq!(call.params.member("arguments").unwrap().text(), r#"{"n":1e400}"#);
-    assert_eq!(call.mirrored.len(), 2);
+    assert_eq!(call.mirrored.unwrap().len(), 2);
 }
 
 #[test]

@@ -6,18 +6,25 @@ use http::HeaderName;
 use http::HeaderValue;
 
 use crate::protocol::ProtocolError;
+use crate::protocol::era;
+use crate::protocol::era::Era;
 use crate::protocol::headers::Mismatch;
 use crate::protocol::json::Json;
+use crate::protocol::message::Envelope;
 use crate::protocol::message::Message;
-use crate::protocol::message::RequestId;
 
 const MODERN: &[(&str, &str)] = &[("mcp-protocol-version", "2026-07-28"), ("mcp-method", "tools/list")];
 
+/// Step 9 as the road takes it, the modern branch; the other ends in the revision that shows the era.
 fn read(fields: &[(&'static str, &str)], text: &str) -> (Result<Message, ProtocolError>, Option<String>) {
     let json = Json::parse(Bytes::copy_from_slice(text.as_bytes()), 64).unwrap();
-    let mut id: Option<RequestId> = None;
-    let message = Message::read(&json, &headers(fields), 256, &mut id);
-    (message, id.map(|id| id.as_json().text().to_owned()))
+    let envelope = Envelope::read(&json, 256);
+    let id = envelope.id().map(|id| id.as_json().text().to_owned());
+    let message = era::tell(&headers(fields), &envelope).and_then(|era| match era {
+        Era::Modern => Message::of(envelope),
+        Era::Handshake { requested } => Err(ProtocolError::HandshakeEra { requested }),
+    });
+    (message, id)
 }
 
 fn headers(fields: &[(&'static str, &str)]) -> HeaderMap {
@@ -83,7 +90,7 @@ fn an_envelope_that_is_none_is_refused_under_its_id() {
     }
     for text in ["null", "\"tools/list\"", "42", "[]", r#"[{"jsonrpc":"2.0","id":1,"method":"tools/list"}]"#]
     {
-        // An array is no message in any era, so it is refused before the era is asked for.
+        // Nothing of it shows another era.
         for fields in [MODERN, &[]] {
             let (message, id) = read(fields, text);
             assert!(matches!(message, Err(ProtocolError::InvalidRequest(_))), "{text}");
@@ -130,6 +137,12 @@ fn the_era_is_told_before_the_envelope_is_judged() {
         (&[(version, "2025-11-25")], meta, None),
         (&[(version, "2025-11-25")], bare, legacy("2025-11-25")),
         (&[(version, "2025-11-25")], broken, legacy("2025-11-25")),
+        (&[(version, "2024-11-05")], bare, legacy("2024-11-05")),
+        (&[("mcp-session-id", "x")], bare, legacy("Mcp-Session-Id")),
+        (&[("mcp-session-id", "x"), ("mcp-session-id", "y")], broken, legacy("Mcp-Session-Id")),
+        (&[("mcp-session-id", "x"), ("mcp-method", "tools/list")], bare, None),
+        (&[("mcp-session-id", "x"), (version, "2026-07-28")], bare, None),
+        (&[("mcp-session-id", "x")], meta, None),
         (&[], initialize, legacy("2025-06-18")),
         (&[(version, "2025-03-26")], initialize, legacy("2025-06-18")),
         (&[], r#"{"jsonrpc":"2.0","id":1,"method":"initialize"}"#, legacy("initialize")),

@@ -19,8 +19,8 @@ use super::json;
 use super::run;
 use super::upstream::Behaviour;
 use super::upstream::Upstream;
+use crate::backend::BackendCall;
 use crate::backend::BackendError;
-use crate::backend::ToolCall;
 use crate::backend::clock::Clock;
 use crate::exchange::Frame;
 use crate::model::limits::Limits;
@@ -39,7 +39,7 @@ async fn a_closed_port_is_unreachable_and_nothing_was_sent() {
     assert!(matches!(error, BackendError::Unreachable(_)), "{error:?}");
     assert!(!error.sent());
     assert_eq!(error.to_string(), "the backend cannot be reached");
-    assert!(matches!(backend.list_tools().await, Err(BackendError::Unreachable(_))));
+    assert!(matches!(backend.list().await, Err(BackendError::Unreachable(_))));
 }
 
 #[tokio::test]
@@ -101,7 +101,7 @@ async fn a_credential_that_cannot_be_read_sends_nothing() {
         value.set(secret.map(SecretString::from));
         let error = run(&backend, call("echo")).await.1.unwrap_err();
         assert!(matches!(error, BackendError::CredentialMissing), "{error:?}");
-        assert!(matches!(backend.list_tools().await, Err(BackendError::CredentialMissing)));
+        assert!(matches!(backend.list().await, Err(BackendError::CredentialMissing)));
     }
     assert!(upstream.requests().is_empty());
     value.set(Some(SecretString::from("k")));
@@ -141,10 +141,10 @@ async fn dropping_the_stream_closes_the_connection_and_frees_the_slot() {
         let upstream = Upstream::start().await;
         upstream.behave("echo", behaviour);
         let backend = backend_of(config(&upstream.url()), Limits { upstream_calls: 1, ..Limits::default() });
-        let mut frames = backend.call_tool(call_with_progress("echo")).await.unwrap();
+        let mut frames = backend.call(call_with_progress("echo")).await.unwrap();
         let polled = tokio::time::timeout(Duration::from_millis(100), frames.next()).await;
         assert!(matches!(polled, Err(_) | Ok(Some(Frame::Progress(_)))));
-        let second = backend.call_tool(call("echo")).await;
+        let second = backend.call(call("echo")).await;
         assert!(matches!(second, Err(BackendError::Busy)), "the only slot is taken");
         assert_eq!(upstream.cancellations(), 0);
         drop(frames);
@@ -180,7 +180,7 @@ async fn each_clock_ends_a_call_and_is_named() {
         assert!(began.elapsed() < long / 2, "{shown}");
     }
     eventually(|| upstream.cancellations() == 6).await;
-    let late = ToolCall { deadline: Instant::now(), ..call("echo") };
+    let late = BackendCall { deadline: Instant::now(), ..call("echo") };
     let error = run(&backend(&upstream.url()), late).await.1.unwrap_err();
     assert!(matches!(error, BackendError::TimedOut { clock: Clock::Total, sent: false }), "{error:?}");
     assert_eq!(upstream.requests().len(), 6);

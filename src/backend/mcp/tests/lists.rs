@@ -17,7 +17,7 @@ async fn all_pages_are_listed_and_tools_stay_as_they_came() {
     let upstream = Upstream::start().await;
     let odd = r#"{ "name":"odd", "inputSchema":{"type":"object","maximum":1e400}, "new":null }"#;
     upstream.tool("odd", odd).tool("third", r#"{"name":"third"}"#).page_size(1).instructions("Be kind.");
-    let listing = backend(&upstream.url()).list_tools().await.unwrap();
+    let listing = backend(&upstream.url()).list().await.unwrap();
     let tools: Vec<_> = listing.tools.iter().map(Json::text).collect();
     assert_eq!(tools.len(), 3);
     assert_eq!(tools[1..], [odd, r#"{"name":"third"}"#]);
@@ -45,15 +45,15 @@ async fn lists_without_end_are_cut_and_say_so() {
         (Behaviour::SameCursor, small, 1, "a page of its list has nothing new, but names a next one"),
     ] {
         upstream.behave("tools/list", behaviour);
-        let listing = backend_of(config(&upstream.url()), limits).list_tools().await.unwrap();
+        let listing = backend_of(config(&upstream.url()), limits).list().await.unwrap();
         assert_eq!((listing.tools.len(), listing.truncated), (tools, Some(why)));
     }
     upstream.behave("tools/list", Behaviour::EndlessPages);
     let short = Limits { upstream_bytes: 300, ..tiny.clone() };
-    let listing = backend_of(config(&upstream.url()), short).list_tools().await.unwrap();
+    let listing = backend_of(config(&upstream.url()), short).list().await.unwrap();
     assert_eq!(listing.truncated, Some("its list is larger than is taken from one backend"));
     assert!((2..7).contains(&listing.tools.len()), "{}", listing.tools.len());
-    let error = backend_of(config(&upstream.url()), tiny).list_tools().await.unwrap_err();
+    let error = backend_of(config(&upstream.url()), tiny).list().await.unwrap_err();
     assert!(matches!(error, BackendError::Invalid(_)), "a page may not be larger than an answer");
 }
 
@@ -73,24 +73,24 @@ async fn bad_lists_are_errors_and_bad_discovery_is_not() {
     ] {
         let shown = format!("{behaviour:?}");
         upstream.behave("tools/list", behaviour);
-        let error = backend(&upstream.url()).list_tools().await.expect_err(&shown);
+        let error = backend(&upstream.url()).list().await.expect_err(&shown);
         assert!(format!("{error:?}").contains(expected), "{shown}: {error:?}");
     }
     for (ttl, expected) in [("-1", Some(0)), ("1e18", Some(3_600_000)), ("1.5", Some(1)), ("\"1\"", None)] {
         upstream.behave("tools/list", result(&format!(r#"{{"tools":[],"nextCursor":null,"ttlMs":{ttl}}}"#)));
-        assert_eq!(backend(&upstream.url()).list_tools().await.unwrap().ttl_ms, expected, "{ttl}");
+        assert_eq!(backend(&upstream.url()).list().await.unwrap().ttl_ms, expected, "{ttl}");
     }
     upstream.behave("tools/list", error(-32601));
-    assert!(backend(&upstream.url()).list_tools().await.unwrap().tools.is_empty(), "no tools is no fault");
+    assert!(backend(&upstream.url()).list().await.unwrap().tools.is_empty(), "no tools is no fault");
 
     upstream.behave("tools/list", Behaviour::Echo);
     for behaviour in [error(-32601), Behaviour::Reset, Behaviour::HalfJson, result(r#"{"instructions":7}"#)] {
         upstream.behave("server/discover", behaviour);
-        let listing = backend(&upstream.url()).list_tools().await.unwrap();
+        let listing = backend(&upstream.url()).list().await.unwrap();
         assert_eq!((listing.tools.len(), listing.instructions), (1, None));
     }
     upstream.behave("server/discover", Behaviour::Error(403, "{}".into()));
-    assert!(matches!(backend(&upstream.url()).list_tools().await, Err(BackendError::Unauthorized)));
+    assert!(matches!(backend(&upstream.url()).list().await, Err(BackendError::Unauthorized)));
 }
 
 #[tokio::test]
@@ -99,9 +99,9 @@ async fn a_list_that_hangs_ends_with_its_time() {
     upstream.behave("tools/list", Behaviour::Hang).behave("server/discover", Behaviour::Hang);
     let limits = Limits { list_time: Duration::from_millis(200), ..Limits::default() };
     let backend = backend_of(config(&upstream.url()), limits);
-    let error = backend.list_tools().await.unwrap_err();
+    let error = backend.list().await.unwrap_err();
     assert!(matches!(error, BackendError::TimedOut { clock: Clock::Total, sent: true }), "{error:?}");
     upstream.behave("tools/list", Behaviour::Echo);
-    let listing = backend.list_tools().await.unwrap();
+    let listing = backend.list().await.unwrap();
     assert_eq!((listing.tools.len(), listing.instructions), (1, None), "discovery may hang");
 }

@@ -16,21 +16,24 @@ use futures_util::StreamExt;
 use tokio::time::Instant;
 
 use crate::backend::Backend;
+use crate::backend::BackendCall;
 use crate::backend::BackendError;
-use crate::backend::ToolCall;
 use crate::egress::Egress;
 use crate::egress::rules::Rules;
 use crate::exchange::Frame;
 use crate::exchange::Frames;
+use crate::model::caller::Caller;
 use crate::model::limits::Limits;
 use crate::model::name::BackendName;
 use crate::model::name::TenantName;
 use crate::model::scope::Scopes;
 use crate::model::tenant;
+use crate::model::tenant::BackendEra;
 use crate::model::tenant::BackendKind;
 use crate::protocol::call::Outcome;
 use crate::protocol::json::Json;
 use crate::protocol::meta::Meta;
+use crate::protocol::methods::Method;
 
 const INFO: &str = concat!(r#"{"name":"fondaco","version":""#, env!("CARGO_PKG_VERSION"), r#""}"#);
 
@@ -41,7 +44,7 @@ fn json(text: &str) -> Json {
 fn config(url: &str) -> tenant::Backend {
     tenant::Backend {
         name: BackendName::new("crm").unwrap(),
-        kind: BackendKind::Mcp { url: url.parse().unwrap() },
+        kind: BackendKind::Mcp { url: url.parse().unwrap(), era: BackendEra::Modern },
         prefix: "crm_".into(),
         timeout: Duration::from_secs(10),
         idle_timeout: Duration::from_secs(5),
@@ -62,8 +65,21 @@ fn backend(url: &str) -> Backend {
     backend_of(config(url), limits)
 }
 
-fn call(tool: &str) -> ToolCall {
-    ToolCall {
+fn alice() -> Caller {
+    Caller {
+        tenant: TenantName::new("acme").unwrap(),
+        issuer: "https://login.example".into(),
+        subject: "alice".into(),
+        client: None,
+        scopes: Scopes::default(),
+        expires_at: u64::MAX,
+    }
+}
+
+fn call(tool: &str) -> BackendCall {
+    BackendCall {
+        caller: Arc::new(alice()),
+        method: Method::ToolsCall,
         name: tool.into(),
         params: json(r#"{"name":"crm_echo","arguments":{"text":"hi"}}"#),
         meta: Meta { capabilities: json("{}"), progress_token: None, traceparent: None, unknown: Vec::new() },
@@ -72,7 +88,7 @@ fn call(tool: &str) -> ToolCall {
     }
 }
 
-fn call_with_progress(tool: &str) -> ToolCall {
+fn call_with_progress(tool: &str) -> BackendCall {
     let mut call = call(tool);
     call.meta.progress_token = Some(json(r#""theirs""#));
     call
@@ -94,14 +110,14 @@ async fn end_of(mut frames: Frames<BackendError>) -> (Vec<String>, End) {
     panic!("a stream ends with its end");
 }
 
-async fn run(backend: &Backend, call: ToolCall) -> (Vec<String>, End) {
-    match backend.call_tool(call).await {
+async fn run(backend: &Backend, call: BackendCall) -> (Vec<String>, End) {
+    match backend.call(call).await {
         Ok(frames) => end_of(frames).await,
         Err(error) => (Vec::new(), Err(error)),
     }
 }
 
-async fn result(backend: &Backend, call: ToolCall) -> String {
+async fn result(backend: &Backend, call: BackendCall) -> String {
     match run(backend, call).await.1 {
         Ok(Outcome::Result(result)) => result.text().to_owned(),
         other => panic!("{other:?}"),

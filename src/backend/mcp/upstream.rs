@@ -1,0 +1,90 @@
+//! The way to one MCP server: where it is, what it is reached with, what is in flight to it.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering;
+
+use bytes::Bytes;
+use http::HeaderValue;
+use http::Request;
+use http::header::ACCEPT;
+use http::header::CONTENT_TYPE;
+use http_body_util::Full;
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::sync::Semaphore;
+
+use crate::backend::BackendError;
+use crate::backend::credential;
+use crate::egress::Egress;
+use crate::egress::error::EgressError;
+use crate::model::limits::Limits;
+use crate::model::name::TenantName;
+use crate::model::tenant;
+use crate::protocol::json::Json;
+
+/// One MCP server, as one tenant configured it. Which era it speaks is not known here.
+pub(in crate::backend) struct Upstream {
+    pub(in crate::backend) config: Arc<tenant::Backend>,
+    pub(in crate::backend) tenant: TenantName,
+    pub(in crate::backend) egress: Egress,
+    pub(in crate::backend) limits: Arc<Limits>,
+    /// `None` where the URL is none that HTTP can name.
+    target: Option<http::Uri>,
+    /// Ids and progress tokens of this backend's requests. No client has a say in them.
+    next_id: AtomicU64,
+    /// A permit is held while a call is in flight, and returned when its stream is dropped.
+    slots: Arc<Semaphore>,
+}
+
+impl Upstream {
+    /// The server at `url`.
+    pub(in crate::backend) fn new(
+        url: &url::Url,
+        config: Arc<tenant::Backend>,
+        tenant: TenantName,
+        egress: Egress,
+        limits: Arc<Limits>,
+    ) -> Self {
+        let slots = Arc::new(Semaphore::new(limits.upstream_calls));
+        let target = url.as_str().parse().ok();
+        Self { config, tenant, egress, limits, target, next_id: AtomicU64::new(1), slots }
+    }
+
+    /// An id that no other request to this server has.
+    pub(in crate::backend) fn mint_id(&self) -> u64 {
+        self.next_id.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// A place among the calls in flight.
+    pub(in crate::backend) fn slot(&self) -> Result<OwnedSemaphorePermit, BackendError> {
+        self.slots.clone().try_acquire_owned().map_err(|_| BackendError::Busy)
+    }
+
+    /// A POST of one message, with our credential and nothing of a client's.
+    ///
+    /// spec: streamable-http, Sending Messages
+    pub(in crate::backend) fn post(&self, message: &Json) -> Result<Request<Full<Bytes>>, BackendError> {
+        let mut request = self.request(http::Method::POST, Full::new(message.bytes().clone()))?;
+        let headers = request.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        headers.insert(ACCEPT, HeaderValue::from_static("application/json, text/event-stream"));
+        Ok(request)
+    }
+
+    /// A request of any method, likewise.
+    pub(in crate::backend) fn request(
+        &self,
+        method: http::Method,
+        body: Full<Bytes>,
+    ) -> Result<Request<Full<Bytes>>, BackendError> {
+        let target = self.target.clone().ok_or(EgressError::BadUrl("it is not a URL of HTTP"));
+        let mut request = Request::new(body);
+        *request.method_mut() = method;
+        *request.uri_mut() = target.map_err(BackendError::Unreachable)?;
+        if let Some(configured) = &self.config.credential {
+            let (name, value) = credential::header(configured)?;
+            request.headers_mut().insert(name, value);
+        }
+        Ok(request)
+    }
+}
