@@ -241,15 +241,21 @@ fn tables(trips: &[Vec<String>]) -> String {
     {
         let version = version(package, matches!(driver, Driver::Script(Runtime::Python1, ..)));
         let cells = row.iter().map(|lines| notes.cell(lines)).collect::<Vec<_>>().join(" | ");
-        _ = writeln!(text, "| {client} (`{package}`) | {version} | {mode} | {revision} | {cells} |");
+        let name = name(client, package);
+        _ = writeln!(text, "| {name} | {version} | {mode} | {revision} | {cells} |");
     }
     text.push_str(&notes.text());
     text.push_str("\n| server | version | revision | where |\n|---|---|---|---|\n");
     for (server, package, old, revision, place) in SERVERS {
-        _ = writeln!(text, "| {server} (`{package}`) | {} | {revision} | {place} |", version(package, *old));
+        let (name, version) = (name(server, package), version(package, *old));
+        _ = writeln!(text, "| {name} | {version} | {revision} | {place} |");
     }
     text.push('\n');
     text
+}
+
+fn name(what: &str, package: &str) -> String {
+    if what == package { format!("`{package}`") } else { format!("{what} (`{package}`)") }
 }
 
 /// Server, package, whether of an older version than the newest that is pinned, revision, place.
@@ -258,7 +264,13 @@ const SERVERS: &[(&str, &str, bool, &str, &str)] = &[
     ("Python SDK 2", "mcp", false, MODERN, "a tenant of its own"),
     ("Python SDK 1", "mcp", true, HANDSHAKE, "legacy; with JSON answers: a tenant of its own"),
     ("TypeScript SDK 1", "@modelcontextprotocol/sdk", false, HANDSHAKE, "mixed"),
-    ("server-everything", "@modelcontextprotocol/server-everything", false, HANDSHAKE, "a tenant of its own"),
+    (
+        "@modelcontextprotocol/server-everything",
+        "@modelcontextprotocol/server-everything",
+        false,
+        HANDSHAKE,
+        "a tenant of its own",
+    ),
     ("rmcp", "rmcp", false, HANDSHAKE, "a tenant of its own, `era: legacy`"),
 ];
 
