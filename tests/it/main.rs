@@ -15,5 +15,6 @@ mod peers;
 mod relay;
 #[path = "../clients/rmcp.rs"]
 mod rmcp_client;
+mod sessions;
 mod streams;
 mod tenants;
