@@ -184,9 +184,8 @@ pub fn answer(
         }
         Ok(Reply::Opened { outcome, session }) => {
             let mut response = once(trail, StatusCode::OK, &outcome, log);
-            if let Ok(session) = HeaderValue::from_str(&session) {
-                response.headers_mut().insert(SESSION, session);
-            }
+            let session = HeaderValue::from_str(&session).expect("a sealed handle is base64");
+            response.headers_mut().insert(SESSION, session);
             response
         }
         Ok(Reply::Stream(frames)) => streams::answer(app, trail.id.clone(), frames, log),

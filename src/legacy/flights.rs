@@ -13,6 +13,8 @@ use crate::protocol::message::RequestId;
 pub(super) struct Flights {
     sessions: HashMap<Key, Vec<Entry>>,
     serial: u64,
+    /// Whether nothing may go on any more.
+    over: bool,
 }
 
 struct Entry {
@@ -26,6 +28,9 @@ impl Flights {
     pub(super) fn add(&mut self, session: Key, id: Option<RequestId>) -> (u64, CancellationToken) {
         self.serial += 1;
         let (serial, stop) = (self.serial, CancellationToken::new());
+        if self.over {
+            stop.cancel();
+        }
         self.sessions.entry(session).or_default().push(Entry { serial, id, stop: stop.clone() });
         (serial, stop)
     }
@@ -53,8 +58,9 @@ impl Flights {
         self.sessions.get(&session).into_iter().flatten().for_each(|entry| entry.stop.cancel());
     }
 
-    /// Stops everything.
-    pub(super) fn stop_all(&self) {
+    /// Stops everything, and whatever still begins.
+    pub(super) fn stop_all(&mut self) {
+        self.over = true;
         self.sessions.values().flatten().for_each(|entry| entry.stop.cancel());
     }
 }
@@ -100,7 +106,7 @@ mod tests {
         flights.stop(own);
         assert!(stream.is_cancelled() && !foreign.is_cancelled());
         flights.stop_all();
-        assert!(foreign.is_cancelled());
+        assert!(foreign.is_cancelled() && flights.add(own, None).1.is_cancelled());
     }
 
     #[test]

@@ -119,3 +119,6 @@ fn is_pointer(fragment: &str) -> bool {
     let slash = ["/", "%2F", "%2f"];
     fragment.is_empty() || slash.iter().any(|slash| fragment.starts_with(slash))
 }
+
+#[cfg(test)]
+mod tests;

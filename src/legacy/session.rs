@@ -76,3 +76,6 @@ impl Session {
 fn binding<'a>(caller: &'a Caller, principal: &'a str) -> Binding<'a> {
     Binding { purpose: Purpose::Session, tenant: &caller.tenant, principal, digest: b"" }
 }
+
+#[cfg(test)]
+mod tests;

@@ -169,3 +169,6 @@ fn meta(meta: &Json) -> Option<Json> {
     kept.peek()?;
     Some(kept.fold(Object::new(), |all, (key, value)| all.put(&key, &value)).finish())
 }
+
+#[cfg(test)]
+mod tests;

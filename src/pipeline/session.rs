@@ -4,6 +4,7 @@
 //! The order is that of ARCHITECTURE.md: version, session, envelope; from step 14 on as ever.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::StreamExt;
@@ -29,6 +30,7 @@ use crate::legacy::session::Session;
 use crate::legacy::shape::Shape;
 use crate::methods;
 use crate::model::endpoint::Endpoint;
+use crate::model::name::TenantName;
 use crate::pipeline::Party;
 use crate::pipeline::Trail;
 use crate::pipeline::admit;
@@ -276,7 +278,8 @@ pub async fn visit(app: &Arc<App>, visit: Visit, trail: &mut Trail) -> Result<Re
     match visit.purpose {
         Purpose::Listen => {
             let listening = app.sessions.listen(&party.caller, &session)?;
-            Ok(Reply::Notices(notices(app.clone(), party, session, listening)))
+            let end = session.expires_at.min(party.caller.expires_at);
+            Ok(Reply::Notices(notices(app.clone(), party.tenant.name.clone(), end, listening)))
         }
         Purpose::End => {
             app.sessions.end(&party.tenant.name, &session, now)?;
@@ -287,29 +290,28 @@ pub async fn visit(app: &Arc<App>, visit: Visit, trail: &mut Trail) -> Result<Re
 }
 
 /// What a session's listener hears. Nothing is said yet that belongs to no request.
-fn notices(app: Arc<App>, party: Party, session: Session, listening: Listening) -> Notices {
+fn notices(app: Arc<App>, tenant: TenantName, end: u64, listening: Listening) -> Notices {
     let over = async move {
-        until_over(&app, &party, &session, &listening).await;
+        until_over(&app, &tenant, end, &listening).await;
     };
     over.into_stream().filter_map(async |()| None).boxed()
 }
 
-/// Waits until nobody may listen any more: the session or the token is over or was ended, the tenant
-/// is gone or serves no sessions, or this process ends.
-async fn until_over(app: &App, party: &Party, session: &Session, listening: &Listening) {
-    let end = session.expires_at.min(party.caller.expires_at);
+/// Waits until nobody may listen any more: it is the `end` of session or token, the session was ended,
+/// the tenant is gone or serves no sessions, or this process ends.
+async fn until_over(app: &App, tenant: &TenantName, end: u64, listening: &Listening) {
     let mut changes = app.tenants.changes();
     // It may have changed since the request was admitted.
     changes.mark_changed();
     loop {
         let Some(left) = end.checked_sub(app.clock.now()).filter(|left| *left > 0) else { return };
         // Looked at again now and then: the wall clock may be moved.
-        let left = std::time::Duration::from_secs(left).min(app.limits.keep_alive);
+        let left = Duration::from_secs(left).min(app.limits.keep_alive);
         tokio::select! {
             () = listening.stopped() => return,
             () = app.leaving.cancelled() => return,
             Ok(()) = changes.changed() => {
-                let tenant = app.tenants.current().tenant(&party.tenant.name);
+                let tenant = app.tenants.current().tenant(tenant);
                 if !tenant.is_some_and(|tenant| tenant.handshake) {
                     return;
                 }
