@@ -10,6 +10,7 @@ use crate::protocol::headers::Single;
 use crate::protocol::json::Json;
 use crate::protocol::message::Envelope;
 use crate::protocol::meta;
+use crate::protocol::methods::INITIALIZE;
 use crate::protocol::version;
 
 /// The longest revision that is repeated in an answer; a longer one is none.
@@ -48,8 +49,8 @@ pub fn tell(headers: &HeaderMap, envelope: &Envelope) -> Result<Era, ProtocolErr
         return Ok(Era::Modern);
     }
     let requested = match handshake {
-        _ if envelope.method() == Some("initialize") => {
-            offered(envelope.params.as_ref()).unwrap_or_else(|| "initialize".to_owned())
+        _ if envelope.method() == Some(INITIALIZE) => {
+            offered(envelope.params.as_ref()).unwrap_or_else(|| INITIALIZE.to_owned())
         }
         Some(revision) => revision.to_owned(),
         None if headers::single(headers, headers::SESSION) != Single::Zero => headers::SESSION.to_owned(),

@@ -19,5 +19,6 @@ mod relay;
 mod rmcp_client;
 #[path = "../fixtures/rmcp.rs"]
 mod rmcp_server;
+mod sessions;
 mod streams;
 mod tenants;

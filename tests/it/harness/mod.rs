@@ -5,6 +5,7 @@ pub mod gateway;
 pub mod issuer;
 pub mod process;
 pub mod serving;
+pub mod session;
 pub mod upstream;
 pub mod wait;
 pub mod wire;
