@@ -64,9 +64,11 @@ fn protocol(error: &ProtocolError) -> &'static str {
 fn route(error: &RouteError) -> &'static str {
     match error {
         RouteError::NeedsScopes(_) => "scope",
-        RouteError::InvalidParams(_) => "params",
+        RouteError::InvalidParams(_) | RouteError::MissingArgument(_) => "params",
         RouteError::InvalidCursor | RouteError::InvalidState => "handle",
-        RouteError::UnknownTool(_) => "unknown_target",
+        RouteError::UnknownTool(_) | RouteError::UnknownPrompt(_) | RouteError::UnknownResource { .. } => {
+            "unknown_target"
+        }
         RouteError::ParamMismatch { .. } => "header_mismatch",
     }
 }

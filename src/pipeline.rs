@@ -136,20 +136,31 @@ async fn answer(app: &App, exchange: Exchange, facts: &mut Facts) -> Result<Repl
     let snapshot = app.catalogs.snapshot(&exchange.tenant).await;
     let now = app.clock.now();
     let route = router::route(&snapshot, &exchange, &app.keys, now)?;
-    match route {
-        Route::Discover => Ok(Reply::Once(methods::discover::answer(&exchange, &snapshot, &app.limits))),
-        Route::ToolsList { after } => {
-            let (keys, limits) = (&app.keys, &app.limits);
-            Ok(Reply::Once(methods::tools_list::answer(&exchange, &snapshot, after, keys, now, limits)))
-        }
-        Route::Backend(tool) => {
-            facts.target = Some(tool.public.clone());
-            trace::tool(&Span::current(), &tool.public);
-            facts.backend = Some(tool.backend.to_string());
-            let (catalogs, metrics) = (&app.catalogs, &app.metrics);
-            let call = methods::tools_call::answer(&exchange, &tool, catalogs, &app.limits, metrics);
-            let reply = call.await?;
-            Ok(reply.map_err(Refusal::from))
-        }
+    let (keys, limits, metrics) = (&app.keys, &app.limits, &app.metrics);
+    if let Some(entry) = route.entry() {
+        facts.backend = Some(entry.backend().to_string());
+        facts.target = entry.is_listed().then(|| entry.public.clone());
     }
+    let reply = match route {
+        Route::Discover => Ok(Reply::Once(methods::discover::answer(&exchange, &snapshot, limits))),
+        Route::List { list, after } => {
+            Ok(Reply::Once(methods::lists::answer(&exchange, &snapshot, list, after, keys, now, limits)))
+        }
+        Route::Tool(tool) => {
+            trace::tool(&Span::current(), &tool.entry.public);
+            let call =
+                methods::tools_call::answer(&exchange, &tool, &snapshot, &app.catalogs, limits, metrics);
+            call.await
+        }
+        Route::Prompt(prompt) => {
+            methods::prompts_get::answer(&exchange, &prompt, &snapshot, limits, metrics).await
+        }
+        Route::Resource(resource) => {
+            methods::resources_read::answer(&exchange, &resource, &snapshot, limits, metrics).await
+        }
+        Route::Complete(completion) => {
+            methods::complete::answer(&exchange, completion, limits, metrics).await
+        }
+    };
+    Ok(reply?.map_err(Refusal::from))
 }

@@ -13,11 +13,10 @@ use crate::protocol::version;
 /// spec: server/discover, Response
 pub fn answer(exchange: &Exchange, snapshot: &Snapshot, limits: &Limits) -> Outcome {
     let versions = version::SERVED.iter().fold(Array::new(), |array, v| array.push_str(v)).finish();
-    let capabilities = Object::new().put("tools", &Object::new().finish()).finish();
     let mut result = Object::new()
         .put_str("resultType", "complete")
         .put("supportedVersions", &versions)
-        .put("capabilities", &capabilities);
+        .put("capabilities", &super::capabilities());
     if let Some(instructions) = &snapshot.instructions {
         result = result.put_str("instructions", instructions);
     }

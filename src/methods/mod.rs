@@ -1,8 +1,13 @@
 //! The methods that are served, one file each.
 
+pub mod complete;
 pub mod discover;
+mod forward;
+mod links;
+pub mod lists;
+pub mod prompts_get;
+pub mod resources_read;
 pub mod tools_call;
-pub mod tools_list;
 
 use std::time::Duration;
 
@@ -28,6 +33,15 @@ pub enum CallError {
     Backend(#[from] BackendError),
 }
 
+/// What this gateway has for every client, whatever its tenant's backends have: a list without entries is
+/// a list.
+///
+/// spec: server/discover, Response
+pub fn capabilities() -> Json {
+    let names = ["tools", "prompts", "resources", "completions"];
+    names.iter().fold(Object::new(), |all, name| all.put(name, &Object::new().finish())).finish()
+}
+
 /// The `_meta` of a result that is ours alone.
 fn own_meta() -> Json {
     Object::new().put(SERVER_INFO, &our_info()).finish()
@@ -41,9 +55,15 @@ const INCOMPLETE_TTL: Duration = Duration::from_secs(1);
 /// spec: server/utilities/caching, Cacheable Model
 fn cacheable(object: Object, exchange: &Exchange, snapshot: &Snapshot, limits: &Limits) -> Object {
     let ttl = if snapshot.complete { limits.list_ttl } else { INCOMPLETE_TTL };
+    hinted(object, u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX), may_be_public(exchange))
+}
+
+/// Whether anything may be shown to everybody who reaches this endpoint.
+fn may_be_public(exchange: &Exchange) -> bool {
     // Never public where the tenant is told by the token: a shared cache keys by URL alone.
-    let public = exchange.endpoint.owner != Owner::Shared && exchange.tenant.is_public();
-    object
-        .put_u64("ttlMs", u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX))
-        .put_str("cacheScope", if public { "public" } else { "private" })
+    exchange.endpoint.owner != Owner::Shared && exchange.tenant.is_public()
+}
+
+fn hinted(object: Object, ttl_ms: u64, public: bool) -> Object {
+    object.put_u64("ttlMs", ttl_ms).put_str("cacheScope", if public { "public" } else { "private" })
 }

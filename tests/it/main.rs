@@ -12,7 +12,9 @@ mod isolation;
 mod ladder;
 mod observe;
 mod peers;
+mod prompts;
 mod relay;
+mod resources;
 #[path = "../clients/rmcp.rs"]
 mod rmcp_client;
 mod streams;

@@ -32,6 +32,7 @@ fn demo_with(timeout: Duration, idle_timeout: Duration) -> Demo {
         name: BackendName::new("demo").unwrap(),
         kind: BackendKind::Demo,
         prefix: "".into(),
+        uris: tenant::Uris::Keep,
         timeout,
         idle_timeout,
         scopes: Vec::new(),
@@ -96,7 +97,8 @@ async fn said(demo: &Demo, tool: &str, arguments: &str) -> (String, bool) {
 #[tokio::test]
 async fn every_listed_tool_is_a_tool_and_every_tool_is_listed() {
     let demo = demo();
-    let tools = demo.list().unwrap().tools;
+    let listing = demo.list().unwrap();
+    let tools = listing.tools.entries();
     let names: Vec<_> = tools.iter().map(|t| t.member("name").and_then(|n| n.string()).unwrap()).collect();
     let expected = ["echo", "add", "subtract", "slow", "region_lookup", "draft_create", "draft_append"];
     assert_eq!(names, expected);

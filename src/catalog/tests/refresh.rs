@@ -25,6 +25,7 @@ use crate::model::name::TenantName;
 use crate::model::tenant::Backend;
 use crate::model::tenant::BackendEra;
 use crate::model::tenant::BackendKind;
+use crate::protocol::methods::List;
 
 /// An MCP server that lists what it is told to.
 struct Upstream {
@@ -122,8 +123,8 @@ async fn answer(mut stream: tokio::net::TcpStream, state: Arc<Mutex<State>>) {
 
 /// The tools that a caller of `acme` sees.
 fn seen(snapshot: &Snapshot) -> Vec<String> {
-    let page = snapshot.view(&tenant(vec![], 0), &caller("acme", "")).page(None);
-    page.tools.elements().map(|tool| tool.member("name").unwrap().string().unwrap()).collect()
+    let page = snapshot.view(List::Tools, &tenant(vec![], 0), &caller("acme", "")).page(None);
+    page.entries.elements().map(|tool| tool.member("name").unwrap().string().unwrap()).collect()
 }
 
 fn catalogs(limits: Limits) -> Catalogs {
@@ -141,7 +142,7 @@ async fn the_demo_backend_is_in_the_catalog_at_once() {
     let snapshot = catalogs.snapshot(&acme).await;
     assert!(seen(&snapshot).contains(&"echo".to_owned()), "{:?}", seen(&snapshot));
     assert_eq!(snapshot.left_out, []);
-    assert_eq!(snapshot.find("region_lookup").unwrap().header_params[0].header, "Mcp-Param-Region");
+    assert_eq!(snapshot.tools.find("region_lookup").unwrap().header_params[0].header, "Mcp-Param-Region");
     assert!(catalogs.backend(&acme.name, &acme.backends[0].name).is_some());
     assert!(Arc::ptr_eq(&snapshot, &catalogs.snapshot(&acme).await), "nothing changed");
     catalogs.shutdown().await;
