@@ -49,7 +49,7 @@ pub struct Snapshot {
     pub resources: Table<Arc<Entry>>,
     /// The resource templates.
     pub templates: Table<Arc<Template>>,
-    /// The templates, the most specific first.
+    /// The templates, the most specific first, else in the tenant's order.
     by_specificity: Vec<Arc<Template>>,
     /// All backends of the tenant.
     backends: Vec<Arc<tenant::Backend>>,
@@ -104,7 +104,12 @@ impl Snapshot {
         let templates = admissions().flat_map(|part| &part.templates);
         let templates: Table<Arc<Template>> =
             Table::compose(List::Templates, tenant, templates, &mut left_out);
-        let mut by_specificity: Vec<_> = templates.iter().cloned().collect();
+        let owned = |template: &&Arc<Template>| {
+            templates.find(&template.entry.public).is_some_and(|owner| Arc::ptr_eq(owner, template))
+        };
+        let mut by_specificity: Vec<_> =
+            admissions().flat_map(|part| &part.templates).filter(owned).cloned().collect();
+        // Stable: of two that say as much, the first backend's is meant.
         by_specificity.sort_by_key(|template| Reverse(template.pattern.specificity()));
         let homes = parts.iter().filter(|part| part.has_resources).map(|part| part.home.clone()).collect();
         Self {

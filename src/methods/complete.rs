@@ -13,6 +13,7 @@ use crate::protocol::call::Outcome;
 use crate::protocol::code;
 use crate::protocol::json::Json;
 use crate::protocol::json::Kind;
+use crate::protocol::json::change;
 use crate::protocol::json::compose::Array;
 use crate::protocol::json::compose::Object;
 use crate::router::Completion;
@@ -85,10 +86,7 @@ fn capped(result: &Json) -> Result<Json, BackendError> {
         whole = whole.put_i64("total", total);
     }
     let whole = whole.put_bool("hasMore", true).finish();
-    let all = result.members().fold(Object::new(), |all, (key, value)| {
-        all.put(&key, if key == "completion" { &whole } else { &value })
-    });
-    Ok(all.finish())
+    Ok(change::member(result, "completion", |_| Some(whole)).unwrap_or_else(|| result.clone()))
 }
 
 /// No suggestions.

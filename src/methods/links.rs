@@ -13,8 +13,7 @@ use crate::model::tenant::Uris;
 use crate::protocol::call::Outcome;
 use crate::protocol::json::Json;
 use crate::protocol::json::Kind;
-use crate::protocol::json::compose::Array;
-use crate::protocol::json::compose::Object;
+use crate::protocol::json::change;
 
 /// How the URIs in one result are changed; `None` where the backend's are kept.
 pub(super) struct Links(Option<Prefixed>);
@@ -45,7 +44,7 @@ impl Links {
     /// spec: server/tools, Tool Result
     pub(super) fn content(&self, result: &Json) -> Option<Json> {
         let prefixed = self.0.as_ref()?;
-        with(result, "content", |content| each(content, |block| prefixed.block(block)))
+        change::member(result, "content", |content| change::elements(content, |block| prefixed.block(block)))
     }
 
     /// A prompt.
@@ -54,12 +53,12 @@ impl Links {
     pub(super) fn messages(&self, result: &Json) -> Option<Json> {
         let prefixed = self.0.as_ref()?;
         let message = |message: &Json| {
-            with(message, "content", |content| match content.kind() {
-                Kind::Array => each(content, |block| prefixed.block(block)),
+            change::member(message, "content", |content| match content.kind() {
+                Kind::Array => change::elements(content, |block| prefixed.block(block)),
                 _ => prefixed.block(content),
             })
         };
-        with(result, "messages", |messages| each(messages, message))
+        change::member(result, "messages", |messages| change::elements(messages, message))
     }
 
     /// What a resource has in it.
@@ -67,21 +66,23 @@ impl Links {
     /// spec: server/resources, Resource Contents
     pub(super) fn contents(&self, result: &Json) -> Option<Json> {
         let prefixed = self.0.as_ref()?;
-        with(result, "contents", |contents| each(contents, |part| prefixed.resource(part)))
+        change::member(result, "contents", |contents| {
+            change::elements(contents, |part| prefixed.resource(part))
+        })
     }
 }
 
 impl Prefixed {
     fn block(&self, block: &Json) -> Option<Json> {
         match &*block.member("type")?.string_ref()? {
-            "resource_link" => with(block, "uri", |uri| self.link(uri)),
-            "resource" => with(block, "resource", |resource| self.resource(resource)),
+            "resource_link" => change::member(block, "uri", |uri| self.link(uri)),
+            "resource" => change::member(block, "resource", |resource| self.resource(resource)),
             _ => None,
         }
     }
 
     fn resource(&self, resource: &Json) -> Option<Json> {
-        with(resource, "uri", |uri| Some(Json::from_str_value(&self.public(&uri.string_ref()?))))
+        change::member(resource, "uri", |uri| Some(Json::from_str_value(&self.public(&uri.string_ref()?))))
     }
 
     /// A link into the web that the backend does not list leads there, for the client as for us.
@@ -98,29 +99,4 @@ impl Prefixed {
     fn public(&self, own: &str) -> String {
         uris::public_uri(&self.home.config, own)
     }
-}
-
-/// `object` with another value under `key`, if `change` has one.
-fn with(object: &Json, key: &str, change: impl Fn(&Json) -> Option<Json>) -> Option<Json> {
-    let new = change(&object.member(key)?)?;
-    let mut whole = Object::with_capacity(object.bytes().len() + 64);
-    for (member, value) in object.members() {
-        whole = whole.put(&member, if member == key { &new } else { &value });
-    }
-    Some(whole.finish())
-}
-
-/// `array` with each element changed that `change` has another for, if there is one.
-fn each(array: &Json, change: impl Fn(&Json) -> Option<Json>) -> Option<Json> {
-    if array.kind() != Kind::Array {
-        return None;
-    }
-    let mut changed = false;
-    let mut whole = Array::with_capacity(array.bytes().len() + 256);
-    for element in array.elements() {
-        let new = change(&element);
-        changed |= new.is_some();
-        whole = whole.push(new.as_ref().unwrap_or(&element));
-    }
-    changed.then(|| whole.finish())
 }

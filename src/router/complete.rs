@@ -6,7 +6,7 @@ use crate::exchange::Exchange;
 use crate::policy::Operation;
 use crate::protocol::json::Json;
 use crate::protocol::json::Kind;
-use crate::protocol::json::compose::Object;
+use crate::protocol::json::change;
 use crate::protocol::message::misspells;
 use crate::router::Completion;
 use crate::router::RouteError;
@@ -57,21 +57,13 @@ pub(super) fn completion(snapshot: &Snapshot, exchange: &Exchange) -> Result<Com
         return malformed("`params.context.arguments` must be an object of strings");
     }
     match found.filter(|_| allowed) {
-        Some(of) => Ok(Completion { of: of.clone(), params: under(params, &reference, key, &of.own) }),
+        Some(of) => {
+            let own =
+                |reference: &Json| change::member(reference, key, |_| Some(Json::from_str_value(&of.own)));
+            let params = change::member(params, "ref", own).unwrap_or_else(|| params.clone());
+            Ok(Completion { of: of.clone(), params })
+        }
         None if of_prompt => Err(RouteError::UnknownPrompt(shown(&name))),
         None => Err(RouteError::UnknownResource { uri: name }),
     }
-}
-
-/// `params` with `own` in the place of what its reference names.
-fn under(params: &Json, reference: &Json, key: &str, own: &str) -> Json {
-    let replaced = reference.members().fold(Object::new(), |all, (member, value)| match &*member {
-        member if member == key => all.put_str(key, own),
-        member => all.put(member, &value),
-    });
-    let replaced = replaced.finish();
-    let all = params.members().fold(Object::with_capacity(params.bytes().len()), |all, (member, value)| {
-        all.put(&member, if member == "ref" { &replaced } else { &value })
-    });
-    all.finish()
 }

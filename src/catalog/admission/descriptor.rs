@@ -6,8 +6,11 @@ use std::collections::HashSet;
 use crate::catalog::admission::Desk;
 use crate::catalog::admission::Unfit;
 use crate::catalog::text;
+use crate::catalog::uris;
+use crate::model::tenant::Uris;
 use crate::protocol::json::Json;
 use crate::protocol::json::Kind;
+use crate::protocol::json::change;
 use crate::protocol::json::compose::Array;
 use crate::protocol::json::compose::Object;
 use crate::protocol::methods::List;
@@ -101,7 +104,7 @@ pub(super) fn describe(desk: &Desk<'_>, raw: &Json, public: &str) -> (Json, Opti
     let (list, most) = (desk.list, desk.limits.description_bytes);
     let resource = matches!(list, List::Resources | List::Templates);
     let mut shown = Object::with_capacity(raw.bytes().len() + public.len());
-    let mut change = None;
+    let mut what_changed = None;
     for (key, value) in raw.members() {
         let changed = match &*key {
             key if key == list.key() => Some((Json::from_str_value(public), None)),
@@ -113,20 +116,22 @@ pub(super) fn describe(desk: &Desk<'_>, raw: &Json, public: &str) -> (Json, Opti
                 with_texts(&value, &["title"], most).map(|new| (new, Some(Change::Text("annotations"))))
             }
             "arguments" if list == List::Prompts => {
-                arguments(&value, most).map(|new| (new, Some(Change::Text("arguments"))))
+                change::elements(&value, |argument| with_texts(argument, &["title", "description"], most))
+                    .map(|new| (new, Some(Change::Text("arguments"))))
             }
+            "_meta" if list == List::Tools => view(desk, &value).map(|new| (new, None)),
             "icons" => icons(&value).map(|new| (new, Some(Change::Icons))),
             _ => None,
         };
         shown = match changed {
             Some((new, what)) => {
-                change = what.or(change);
+                what_changed = what.or(what_changed);
                 shown.put(&key, &new)
             }
             None => shown.put(&key, &value),
         };
     }
-    (shown.finish(), change)
+    (shown.finish(), what_changed)
 }
 
 fn text_of(value: &Json, most: usize, member: &'static str) -> Option<(Json, Option<Change>)> {
@@ -143,25 +148,9 @@ fn cleaned(value: &Json, most: usize) -> Option<Json> {
 
 /// An object with these texts of it cleaned, if any has to be another.
 fn with_texts(object: &Json, texts: &[&str], most: usize) -> Option<Json> {
-    let mut changed = false;
-    let mut whole = Object::with_capacity(object.bytes().len());
-    for (key, value) in object.members() {
-        let new = if texts.contains(&&*key) { cleaned(&value, most) } else { None };
-        changed |= new.is_some();
-        whole = whole.put(&key, new.as_ref().unwrap_or(&value));
-    }
-    changed.then(|| whole.finish())
-}
-
-/// A prompt's arguments with their texts cleaned, if any has to be another.
-fn arguments(value: &Json, most: usize) -> Option<Json> {
-    let mut changed = false;
-    let all = value.elements().fold(Array::with_capacity(value.bytes().len()), |all, argument| {
-        let new = with_texts(&argument, &["title", "description"], most);
-        changed |= new.is_some();
-        all.push(new.as_ref().unwrap_or(&argument))
-    });
-    changed.then(|| all.finish())
+    texts.iter().fold(None, |changed, key| {
+        change::member(changed.as_ref().unwrap_or(object), key, |text| cleaned(text, most)).or(changed)
+    })
 }
 
 /// The icons that a client may load, if some are none.
@@ -174,4 +163,19 @@ fn icons(value: &Json) -> Option<Json> {
     };
     let all = value.elements().all(|icon| loads(&icon));
     (!all).then(|| value.elements().filter(loads).fold(Array::new(), |kept, icon| kept.push(&icon)).finish())
+}
+
+/// A tool's `_meta` with the URI of its view as clients know it, where that is another: they read it to
+/// show the tool's results.
+fn view(desk: &Desk<'_>, meta: &Json) -> Option<Json> {
+    let config = &desk.home.config;
+    if config.uris == Uris::Keep {
+        return None;
+    }
+    let public = |uri: &Json| {
+        let own = uri.string_ref().filter(|own| own.starts_with("ui://"))?;
+        Some(Json::from_str_value(&uris::public_uri(config, &own)))
+    };
+    let nested = change::member(meta, "ui", |ui| change::member(ui, "resourceUri", public));
+    change::member(nested.as_ref().unwrap_or(meta), "ui/resourceUri", public).or(nested)
 }

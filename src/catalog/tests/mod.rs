@@ -3,6 +3,7 @@
 mod admission;
 mod params;
 mod refresh;
+mod resources;
 mod views;
 
 use std::sync::Arc;

@@ -136,6 +136,24 @@ pub fn meta() -> Value {
     })
 }
 
+/// A tenants file with these backends of tenant `acme`, in YAML's flow style, and the tenant `other`,
+/// which has none.
+pub fn acme_and_other(backends: &[String]) -> String {
+    format!(
+        r#"
+issuers: [{{issuer: "{{issuer}}", tenant_claim: tenant}}]
+tenants:
+  acme:
+    issuers: [{{shared: "{{issuer}}"}}]
+    scope_implies: {{crm.admin: [crm.read, crm.secret]}}
+    backends: {{{}}}
+  other:
+    issuers: [{{shared: "{{issuer}}"}}]
+"#,
+        backends.join(", ")
+    )
+}
+
 /// The text of a right request: `params` and `meta` are members to add there, each with a comma
 /// in front.
 pub fn text(id: &str, method: &str, params: &str, meta: &str) -> String {

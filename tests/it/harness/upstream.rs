@@ -196,6 +196,11 @@ impl Upstream {
         format!("http://{}/mcp", self.address)
     }
 
+    /// It as a backend of this name, in YAML's flow style, with more settings, each with a comma in front.
+    pub fn backend(&self, name: &str, more: &str) -> String {
+        format!("{name}: {{kind: mcp, url: \"{}\"{more}}}", self.url())
+    }
+
     /// Adds a tool, with its definition verbatim, or replaces the one of this name.
     pub fn tool(&self, name: &str, definition: &str) -> &Self {
         self.set(|state| &mut state.tools, name, definition)
@@ -395,6 +400,9 @@ impl Answer {
             Some(Behaviour::Mirrored(header)) if request.header(header).is_empty() => {
                 Behaviour::Error(400, format!(r#"{{"code":-32020,"message":"{header} is missing"}}"#))
             }
+            None if state.lacks(&method) => {
+                Behaviour::Error(404, r#"{"code":-32601,"message":"Method not found"}"#.to_owned())
+            }
             behaviour => behaviour.unwrap_or(Behaviour::Echo),
         };
         let result = match &*method {
@@ -580,6 +588,15 @@ impl Answer {
 }
 
 impl State {
+    /// Whether the method is about something of which nothing was added.
+    fn lacks(&self, method: &str) -> bool {
+        match method.split_once('/') {
+            Some(("prompts", _)) => self.prompts.is_empty(),
+            Some(("resources", _)) => self.resources.is_empty() && self.templates.is_empty(),
+            _ => false,
+        }
+    }
+
     /// Everything that was added, and tools.
     fn discover(&self) -> String {
         let mut capabilities = serde_json::json!({"tools": {}});

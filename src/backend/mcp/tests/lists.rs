@@ -8,9 +8,11 @@ use super::config;
 use super::upstream::Behaviour;
 use super::upstream::Upstream;
 use crate::backend::BackendError;
+use crate::backend::Listed;
 use crate::backend::clock::Clock;
 use crate::model::limits::Limits;
 use crate::protocol::json::Json;
+use crate::protocol::methods::List;
 
 #[tokio::test]
 async fn all_pages_are_listed_and_tools_stay_as_they_came() {
@@ -107,4 +109,104 @@ async fn a_list_that_hangs_ends_with_its_time() {
     upstream.behave("tools/list", Behaviour::Echo);
     let listing = backend.list().await.unwrap();
     assert_eq!((listing.tools.entries().len(), listing.instructions), (1, None), "discovery may hang");
+}
+
+fn names(listed: &Listed, key: &str) -> Vec<String> {
+    listed.entries().iter().map(|entry| entry.member(key).unwrap().string().unwrap()).collect()
+}
+
+/// A server that has one of everything.
+async fn full() -> Upstream {
+    let upstream = Upstream::start().await;
+    upstream.prompt("greet", r#"{"name":"greet"}"#);
+    upstream.resource("x://1", r#"{"uri":"x://1","name":"one"}"#);
+    upstream.resource("x://2", r#"{ "uri":"x://2", "name":"two", "size":1e400 }"#);
+    upstream.template("x://{n}", r#"{"uriTemplate":"x://{n}","name":"n"}"#);
+    upstream
+}
+
+#[tokio::test]
+async fn every_list_is_listed_page_by_page() {
+    let upstream = full().await;
+    upstream.page_size(1);
+    let listing = backend(&upstream.url()).list().await.unwrap();
+    assert_eq!(names(&listing.tools, "name"), ["echo"]);
+    assert_eq!(names(&listing.prompts, "name"), ["greet"]);
+    assert_eq!(names(&listing.resources, "uri"), ["x://1", "x://2"]);
+    assert_eq!(listing.resources.entries()[1].text(), r#"{ "uri":"x://2", "name":"two", "size":1e400 }"#);
+    assert_eq!(names(&listing.templates, "uriTemplate"), ["x://{n}"]);
+    assert!(listing.is_complete() && listing.failed.is_empty());
+    let limits = Limits {
+        upstream_prompts: 1,
+        upstream_resources: 2,
+        upstream_templates: 3,
+        upstream_tools: 4,
+        ..Limits::default()
+    };
+    for (list, most) in [(List::Prompts, 1), (List::Resources, 2), (List::Templates, 3), (List::Tools, 4)] {
+        let upstream = full().await;
+        for n in 0..5 {
+            upstream.tool(&format!("t{n}"), &format!(r#"{{"name":"t{n}"}}"#));
+            upstream.prompt(&format!("p{n}"), &format!(r#"{{"name":"p{n}"}}"#));
+            upstream.resource(&format!("r{n}"), &format!(r#"{{"uri":"x:{n}"}}"#));
+            upstream.template(&format!("u{n}"), &format!(r#"{{"uriTemplate":"x:{n}{{a}}"}}"#));
+        }
+        let listing = backend_of(config(&upstream.url()), limits.clone()).list().await.unwrap();
+        let listed = listing.of(list);
+        assert_eq!(listed.entries().len(), most, "{list:?}");
+        assert_eq!(listed.truncated(), Some("it has more entries than are taken from one backend"));
+    }
+}
+
+// DV-02
+#[tokio::test]
+async fn what_is_not_advertised_is_not_asked_for() {
+    let upstream = full().await;
+    let asked = |method: &str| {
+        let requests = upstream.requests();
+        requests.iter().filter(|request| request.header("mcp-method") == [method]).count()
+    };
+    upstream.capabilities(r#"{"prompts":{},"resources":false}"#);
+    let listing = backend(&upstream.url()).list().await.unwrap();
+    assert_eq!(names(&listing.prompts, "name"), ["greet"]);
+    assert_eq!([&listing.tools, &listing.resources, &listing.templates], [&Listed::Absent; 3]);
+    assert_eq!((asked("tools/list"), asked("resources/list"), asked("resources/templates/list")), (0, 0, 0));
+    assert!(listing.is_complete());
+    // Who does not tell is asked for everything, and has what it does not refuse.
+    let none = || Behaviour::Error(404, r#"{"code":-32601,"message":"m"}"#.to_owned());
+    upstream.behave("server/discover", none()).behave("resources/templates/list", none());
+    let listing = backend(&upstream.url()).list().await.unwrap();
+    assert_eq!(names(&listing.tools, "name"), ["echo"]);
+    assert_eq!(names(&listing.resources, "uri"), ["x://1", "x://2"]);
+    assert_eq!(listing.templates, Listed::Absent);
+}
+
+#[tokio::test]
+async fn one_list_that_fails_takes_no_other_away() {
+    for behaviour in [
+        Behaviour::Hang,
+        Behaviour::Reset,
+        Behaviour::HalfJson,
+        Behaviour::Result("{}".to_owned()),
+        Behaviour::Error(500, r#"{"code":-32603,"message":"m"}"#.to_owned()),
+        Behaviour::Error(401, "{}".to_owned()),
+    ] {
+        for list in List::ALL {
+            let upstream = full().await;
+            upstream.behave(list.method().name(), behaviour.clone());
+            let limits = Limits { list_time: Duration::from_millis(500), ..Limits::default() };
+            let listing = backend_of(config(&upstream.url()), limits).list().await.unwrap();
+            let failed: Vec<_> = listing.failed.iter().map(|(list, _)| *list).collect();
+            assert_eq!(failed, [list], "{behaviour:?}");
+            for other in List::ALL {
+                assert_eq!(listing.of(other).is_known(), other != list, "{behaviour:?} {list:?} {other:?}");
+            }
+            assert!(!listing.is_complete());
+        }
+    }
+    let upstream = full().await;
+    List::ALL.iter().for_each(|list| {
+        upstream.behave(list.method().name(), Behaviour::Reset);
+    });
+    assert!(backend(&upstream.url()).list().await.is_err(), "nothing at all is a failure");
 }
