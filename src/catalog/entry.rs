@@ -11,6 +11,7 @@ use crate::model::scope::Scopes;
 use crate::model::tenant;
 use crate::model::tenant::ObjectKind;
 use crate::policy::Target;
+use crate::policy::scope;
 use crate::protocol::json::Json;
 use crate::protocol::methods::List;
 
@@ -122,11 +123,11 @@ impl Cataloged for Arc<Template> {
     }
 }
 
-/// What an own name of `list` needs.
+/// What something of this kind and own name needs.
 pub(super) fn needed(config: &tenant::Backend, kind: ObjectKind, own: &str) -> Scopes {
     match kind {
         ObjectKind::Resource => uris::needed(config, own),
-        ObjectKind::Tool | ObjectKind::Prompt => crate::policy::scope::needed(config, kind, own),
+        ObjectKind::Tool | ObjectKind::Prompt => scope::needed(config, kind, own),
     }
 }
 

@@ -30,19 +30,33 @@ pub(super) fn completion(snapshot: &Snapshot, exchange: &Exchange) -> Result<Com
     let name = reference.member(key).and_then(|name| name.string());
     let found = name.as_deref().zip(of_prompt).and_then(|(name, of_prompt)| match of_prompt {
         true => snapshot.prompts.find(name).map(Cataloged::entry),
-        // spec: `uri` is a URI or URI template
+        // spec: server/utilities/completion, CompleteRequest (`uri` is a URI or URI template)
         false => {
             snapshot.templates.find(name).map(Cataloged::entry).or_else(|| snapshot.resources.find(name))
         }
     });
     let allowed = may(exchange, Operation::Complete, found)?;
-    let malformed = |what| Err(RouteError::InvalidParams(what));
     let Some(of_prompt) = of_prompt else {
         return malformed("`params.ref.type` must be \"ref/prompt\" or \"ref/resource\"");
     };
     let Some(name) = name else {
         return malformed("`params.ref` must name a prompt, or a resource by its URI");
     };
+    check(params, &reference)?;
+    match found.filter(|_| allowed) {
+        Some(of) => {
+            let own =
+                |reference: &Json| change::member(reference, key, |_| Some(Json::from_str_value(&of.own)));
+            let params = change::member(params, "ref", own).unwrap_or_else(|| params.clone());
+            Ok(Completion { of: of.clone(), params })
+        }
+        None if of_prompt => Err(RouteError::UnknownPrompt(shown(&name))),
+        None => Err(RouteError::UnknownResource { uri: name }),
+    }
+}
+
+/// The form of everything else.
+fn check(params: &Json, reference: &Json) -> Result<(), RouteError> {
     if reference.members().any(|(key, _)| misspells(&key, &["type", "name", "uri"])) {
         return malformed("a member of `params.ref` is spelt in another case than the protocol's");
     }
@@ -56,14 +70,9 @@ pub(super) fn completion(snapshot: &Snapshot, exchange: &Exchange) -> Result<Com
     if context.is_some_and(|context| !context.is_object()) || !resolved.as_ref().is_none_or(are_strings) {
         return malformed("`params.context.arguments` must be an object of strings");
     }
-    match found.filter(|_| allowed) {
-        Some(of) => {
-            let own =
-                |reference: &Json| change::member(reference, key, |_| Some(Json::from_str_value(&of.own)));
-            let params = change::member(params, "ref", own).unwrap_or_else(|| params.clone());
-            Ok(Completion { of: of.clone(), params })
-        }
-        None if of_prompt => Err(RouteError::UnknownPrompt(shown(&name))),
-        None => Err(RouteError::UnknownResource { uri: name }),
-    }
+    Ok(())
+}
+
+fn malformed<T>(what: &'static str) -> Result<T, RouteError> {
+    Err(RouteError::InvalidParams(what))
 }
