@@ -4,6 +4,7 @@ use crate::catalog::snapshot::Snapshot;
 use crate::exchange::Exchange;
 use crate::model::limits::Limits;
 use crate::protocol::call::Outcome;
+use crate::protocol::json::Json;
 use crate::protocol::json::compose::Array;
 use crate::protocol::json::compose::Object;
 use crate::protocol::version;
@@ -16,10 +17,19 @@ pub fn answer(exchange: &Exchange, snapshot: &Snapshot, limits: &Limits) -> Outc
     let mut result = Object::new()
         .put_str("resultType", "complete")
         .put("supportedVersions", &versions)
-        .put("capabilities", &super::capabilities());
+        .put("capabilities", &capabilities());
     if let Some(instructions) = &snapshot.instructions {
         result = result.put_str("instructions", instructions);
     }
     let result = super::cacheable(result, exchange, snapshot, limits);
     Outcome::Result(result.put("_meta", &super::own_meta()).finish())
+}
+
+/// What this gateway has for every client, in every era, whatever its tenant's backends have: a list
+/// without entries is a list.
+///
+/// spec: server/discover, Response
+pub fn capabilities() -> Json {
+    let names = ["tools", "prompts", "resources", "completions"];
+    names.iter().fold(Object::new(), |all, name| all.put(name, &Object::new().finish())).finish()
 }

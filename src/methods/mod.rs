@@ -33,15 +33,6 @@ pub enum CallError {
     Backend(#[from] BackendError),
 }
 
-/// What this gateway has for every client, whatever its tenant's backends have: a list without entries is
-/// a list.
-///
-/// spec: server/discover, Response
-pub fn capabilities() -> Json {
-    let names = ["tools", "prompts", "resources", "completions"];
-    names.iter().fold(Object::new(), |all, name| all.put(name, &Object::new().finish())).finish()
-}
-
 /// The `_meta` of a result that is ours alone.
 fn own_meta() -> Json {
     Object::new().put(SERVER_INFO, &our_info()).finish()
