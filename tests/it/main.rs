@@ -14,7 +14,9 @@ mod isolation;
 mod ladder;
 mod observe;
 mod peers;
+mod prompts;
 mod relay;
+mod resources;
 #[path = "../clients/rmcp.rs"]
 mod rmcp_client;
 #[path = "../fixtures/rmcp.rs"]

@@ -25,6 +25,7 @@ use crate::model::limits::Limits;
 use crate::model::name::TenantName;
 use crate::model::tenant;
 use crate::protocol::call::Outcome;
+use crate::protocol::json::Json;
 use crate::protocol::json::compose::Object;
 use crate::protocol::methods::Method;
 
@@ -63,10 +64,10 @@ impl Mcp {
         call::ask(&self.upstream, method, params).await
     }
 
-    /// The server's instructions, if it has any.
-    async fn instructions(&self) -> Result<Option<String>, BackendError> {
+    /// What the server says of itself: `instructions` and `capabilities` are members of it.
+    async fn about(&self) -> Result<Option<Json>, BackendError> {
         match self.ask(Method::Discover, Object::new()).await? {
-            Outcome::Result(result) => Ok(result.member("instructions").and_then(|text| text.string())),
+            Outcome::Result(result) => Ok(Some(result)),
             Outcome::Error(_) => Ok(None),
         }
     }

@@ -33,18 +33,25 @@ pub(super) fn call(
     id: u64,
     call: &BackendCall,
 ) -> Result<Request<Full<Bytes>>, BackendError> {
-    let named = mirrored_member(call.method.name()).unwrap_or("name");
-    let mut params = Object::with_capacity(call.params.bytes().len() + 512).put_str(named, &call.name);
+    let named = mirrored_member(call.method.name());
+    let mut params = Object::with_capacity(call.params.bytes().len() + 512);
+    if let Some(named) = named {
+        params = params.put_str(named, &call.name);
+    }
     for (key, value) in call.params.members() {
         // Answers to `input_required` have nothing to answer while that is not relayed.
-        if key != named && !matches!(&*key, "_meta" | "inputResponses" | "requestState") {
+        if named.is_none_or(|named| key != named)
+            && !matches!(&*key, "_meta" | "inputResponses" | "requestState")
+        {
             params = params.put(&key, &value);
         }
     }
     let params = params.put("_meta", &meta_of(id, call)).finish();
     let mut request = post(upstream, id, call.method, &params)?;
     let headers = request.headers_mut();
-    headers.insert(HeaderName::from_static("mcp-name"), encode_value(&call.name));
+    if named.is_some() {
+        headers.insert(HeaderName::from_static("mcp-name"), encode_value(&call.name));
+    }
     for (name, value) in &call.param_headers {
         headers.append(name.clone(), value.clone());
     }

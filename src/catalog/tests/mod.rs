@@ -3,6 +3,7 @@
 mod admission;
 mod params;
 mod refresh;
+mod resources;
 mod views;
 
 use std::sync::Arc;
@@ -12,8 +13,11 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use crate::backend::Backend;
+use crate::backend::Listed;
+use crate::backend::Listing;
 use crate::catalog::admission::Admission;
 use crate::catalog::admission::admit;
+use crate::catalog::entry::Home;
 use crate::egress::Egress;
 use crate::egress::rules::Rules;
 use crate::model::caller::Caller;
@@ -53,6 +57,7 @@ fn backend(name: &str, prefix: &str, rules: &[(&str, &str)]) -> Arc<tenant::Back
         name: BackendName::new(name).unwrap(),
         kind: BackendKind::Demo,
         prefix: prefix.into(),
+        uris: if prefix.is_empty() { tenant::Uris::Keep } else { tenant::Uris::Prefixed },
         timeout: Duration::from_secs(60),
         idle_timeout: Duration::from_secs(30),
         scopes: rules.iter().map(rule).collect(),
@@ -84,8 +89,9 @@ fn caller(tenant: &str, scopes: &str) -> Caller {
     }
 }
 
-fn live(config: &Arc<tenant::Backend>) -> Arc<Backend> {
-    Arc::new(Backend::new(config.clone(), TenantName::new("acme").unwrap(), egress(), Arc::new(limits())))
+fn home(config: &Arc<tenant::Backend>) -> Arc<Home> {
+    let live = Backend::new(config.clone(), TenantName::new("acme").unwrap(), egress(), Arc::new(limits()));
+    Arc::new(Home { config: config.clone(), live: Arc::new(live) })
 }
 
 /// The minimal tool of this name.
@@ -94,7 +100,8 @@ fn tool(name: &str) -> Json {
 }
 
 fn admitted(config: &Arc<tenant::Backend>, listed: &[Json]) -> Admission {
-    admit(config, &live(config), &limits(), listed)
+    let listing = Listing { tools: Listed::whole(listed.to_vec()), ..Listing::default() };
+    admit(&home(config), &limits(), &listing)
 }
 
 #[test]

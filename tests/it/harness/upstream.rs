@@ -2,9 +2,11 @@
 //! before it.
 //!
 //! ```ignore
-//! let upstream = Upstream::start().await;                  // tools: `echo`
+//! let upstream = Upstream::start().await;                  // tools: `echo`; no prompts, no resources
 //! upstream.tool("forecast", r#"{"name":"forecast","inputSchema":{"type":"object"}}"#);
-//! upstream.behave("forecast", Behaviour::Hang);            // by tool name …
+//! upstream.prompt("greet", r#"{"name":"greet"}"#);         // advertised from now on, as resources are
+//! upstream.resource("x://1", r#"{"uri":"x://1","name":"one"}"#);
+//! upstream.behave("forecast", Behaviour::Hang);            // by name or URI …
 //! upstream.behave("tools/list", Behaviour::EndlessPages);  // … or by method
 //! // point a backend at upstream.url(), call, then look:
 //! assert_eq!(upstream.requests()[0].header("mcp-name"), ["forecast"]);
@@ -12,7 +14,8 @@
 //! ```
 //!
 //! A call of a tool without a behaviour of its own is echoed: `structuredContent` is its
-//! `arguments`, byte for byte. It speaks raw HTTP/1.1 on a raw socket, so that nothing corrects
+//! `arguments`, byte for byte; a prompt says its arguments, a resource its URI, a completion what it was
+//! asked. It speaks raw HTTP/1.1 on a raw socket, so that nothing corrects
 //! what it says. Dropping it, or [`Upstream::stop`], closes its port and its connections.
 
 use std::collections::HashMap;
@@ -144,6 +147,10 @@ impl Received {
 #[derive(Default)]
 struct State {
     tools: Vec<(String, String)>,
+    prompts: Vec<(String, String)>,
+    resources: Vec<(String, String)>,
+    templates: Vec<(String, String)>,
+    capabilities: Option<String>,
     behaviours: HashMap<String, Behaviour>,
     instructions: Option<String>,
     page_size: usize,
@@ -189,16 +196,53 @@ impl Upstream {
         format!("http://{}/mcp", self.address)
     }
 
+    /// It as a backend of this name, in YAML's flow style, with more settings, each with a comma in front.
+    pub fn backend(&self, name: &str, more: &str) -> String {
+        format!("{name}: {{kind: mcp, url: \"{}\"{more}}}", self.url())
+    }
+
     /// Adds a tool, with its definition verbatim, or replaces the one of this name.
     pub fn tool(&self, name: &str, definition: &str) -> &Self {
+        self.set(|state| &mut state.tools, name, definition)
+    }
+
+    /// Adds a prompt, or replaces the one of this name.
+    pub fn prompt(&self, name: &str, definition: &str) -> &Self {
+        self.set(|state| &mut state.prompts, name, definition)
+    }
+
+    /// Adds a resource, or replaces the one of this URI.
+    pub fn resource(&self, uri: &str, definition: &str) -> &Self {
+        self.set(|state| &mut state.resources, uri, definition)
+    }
+
+    /// Adds a resource template, or replaces the one of this text.
+    pub fn template(&self, text: &str, definition: &str) -> &Self {
+        self.set(|state| &mut state.templates, text, definition)
+    }
+
+    fn set(
+        &self,
+        list: impl FnOnce(&mut State) -> &mut Vec<(String, String)>,
+        name: &str,
+        definition: &str,
+    ) -> &Self {
         let mut state = lock(&self.state);
-        state.tools.retain(|(known, _)| known != name);
-        state.tools.push((name.to_owned(), definition.to_owned()));
+        let list = list(&mut state);
+        list.retain(|(known, _)| known != name);
+        list.push((name.to_owned(), definition.to_owned()));
         drop(state);
         self
     }
 
-    /// Sets how a tool (by name) or a method is answered from now on. The tool goes before the method.
+    /// Sets the `capabilities` of `server/discover`, verbatim, whatever there is.
+    pub fn capabilities(&self, text: &str) -> &Self {
+        lock(&self.state).capabilities = Some(text.to_owned());
+        self
+    }
+
+    /// Sets how a tool or prompt (by name), a resource (by URI) or a method is answered from now on. The
+    /// name goes before the method.
     pub fn behave(&self, target: &str, behaviour: Behaviour) -> &Self {
         lock(&self.state).behaviours.insert(target.to_owned(), behaviour);
         self
@@ -210,7 +254,7 @@ impl Upstream {
         self
     }
 
-    /// Sets how many tools a page of `tools/list` has; the cursor of the second page is `""`.
+    /// Sets how many entries a page of a list has; the cursor of the second page is `""`.
     pub fn page_size(&self, size: usize) -> &Self {
         lock(&self.state).page_size = size;
         self
@@ -344,7 +388,8 @@ struct Answer {
 impl Answer {
     fn to(request: &Received, state: &Mutex<State>) -> Self {
         let method = request.string(&["method"]).unwrap_or_default();
-        let name = request.string(&["params", "name"]).unwrap_or_default();
+        let name = request.string(&["params", "name"]).or_else(|| request.string(&["params", "uri"]));
+        let name = name.unwrap_or_default();
         let mut state = lock(state);
         let target = if state.behaviours.contains_key(&name) { &name } else { &method };
         let behaviour = match state.behaviours.get(target).cloned() {
@@ -355,6 +400,9 @@ impl Answer {
             Some(Behaviour::Mirrored(header)) if request.header(header).is_empty() => {
                 Behaviour::Error(400, format!(r#"{{"code":-32020,"message":"{header} is missing"}}"#))
             }
+            None if state.lacks(&method) => {
+                Behaviour::Error(404, r#"{"code":-32601,"message":"Method not found"}"#.to_owned())
+            }
             behaviour => behaviour.unwrap_or(Behaviour::Echo),
         };
         let result = match &*method {
@@ -362,17 +410,26 @@ impl Answer {
                 let arguments = request.raw(&["params", "arguments"]).unwrap_or_else(|| "{}".into());
                 format!(r#"{{"resultType":"complete","content":[],"structuredContent":{arguments}}}"#)
             }
-            "tools/list" => page(&state, &behaviour, request.string(&["params", "cursor"]).as_deref()),
-            "server/discover" => {
-                let mut result = serde_json::json!({
-                    "resultType": "complete", "supportedVersions": ["2026-07-28"],
-                    "capabilities": {"tools": {}}, "ttlMs": 60_000, "cacheScope": "private",
-                });
-                if let Some(text) = &state.instructions {
-                    result["instructions"] = text.as_str().into();
-                }
-                result.to_string()
+            "tools/list" | "prompts/list" | "resources/list" | "resources/templates/list" => {
+                page(&state, &method, &behaviour, request.string(&["params", "cursor"]).as_deref())
             }
+            "prompts/get" => {
+                let arguments = request.raw(&["params", "arguments"]).unwrap_or_else(|| "{}".into());
+                let text = Value::from(arguments);
+                let message = format!(r#"{{"role":"user","content":{{"type":"text","text":{text}}}}}"#);
+                format!(r#"{{"resultType":"complete","messages":[{message}]}}"#)
+            }
+            "resources/read" => {
+                let uri = Value::from(name.as_str());
+                let part = format!(r#"{{"uri":{uri},"text":{uri}}}"#);
+                let hints = r#""ttlMs":5000,"cacheScope":"private""#;
+                format!(r#"{{"resultType":"complete","contents":[{part}],{hints}}}"#)
+            }
+            "completion/complete" => {
+                let asked = Value::from(request.raw(&["params", "argument", "value"]).unwrap_or_default());
+                format!(r#"{{"resultType":"complete","completion":{{"values":[{asked}]}}}}"#)
+            }
+            "server/discover" => state.discover(),
             _ => "{}".into(),
         };
         let raw = |path: &[&str]| request.raw(path).unwrap_or_else(|| "null".into());
@@ -530,24 +587,58 @@ impl Answer {
     }
 }
 
+impl State {
+    /// Whether the method is about something of which nothing was added.
+    fn lacks(&self, method: &str) -> bool {
+        match method.split_once('/') {
+            Some(("prompts", _)) => self.prompts.is_empty(),
+            Some(("resources", _)) => self.resources.is_empty() && self.templates.is_empty(),
+            _ => false,
+        }
+    }
+
+    /// Everything that was added, and tools.
+    fn discover(&self) -> String {
+        let mut capabilities = serde_json::json!({"tools": {}});
+        if !self.prompts.is_empty() {
+            capabilities["prompts"] = serde_json::json!({});
+        }
+        if !self.resources.is_empty() || !self.templates.is_empty() {
+            capabilities["resources"] = serde_json::json!({"subscribe": true});
+        }
+        let capabilities = self.capabilities.clone().unwrap_or_else(|| capabilities.to_string());
+        let instructions = self.instructions.as_deref().map(|text| Value::from(text).to_string());
+        let instructions = instructions.map(|text| format!(r#","instructions":{text}"#)).unwrap_or_default();
+        format!(
+            r#"{{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{capabilities},"ttlMs":60000,"cacheScope":"private"{instructions}}}"#
+        )
+    }
+}
+
 const STREAM: &str =
     "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n";
 
-/// One page of tools as the state, or the misbehaviour, has it.
-fn page(state: &State, behaviour: &Behaviour, cursor: Option<&str>) -> String {
+/// One page of a list as the state, or the misbehaviour, has it.
+fn page(state: &State, method: &str, behaviour: &Behaviour, cursor: Option<&str>) -> String {
+    let (member, list) = match method {
+        "prompts/list" => ("prompts", &state.prompts),
+        "resources/list" => ("resources", &state.resources),
+        "resources/templates/list" => ("resourceTemplates", &state.templates),
+        _ => ("tools", &state.tools),
+    };
     // `""` is a cursor like any other: here it names the second page.
     let number = match cursor {
         None => 0,
         Some("") => 1,
         Some(cursor) => cursor.parse().unwrap_or(0),
     };
-    let (tools, next) = match behaviour {
+    let (entries, next) = match behaviour {
         Behaviour::EndlessPages => {
             let name = format!(r#"{{"name":"t{number}","inputSchema":{{"type":"object"}}}}"#);
             (vec![name], Some(number + 1))
         }
         _ => {
-            let definitions: Vec<String> = state.tools.iter().map(|(_, d)| d.clone()).collect();
+            let definitions: Vec<String> = list.iter().map(|(_, d)| d.clone()).collect();
             let page = definitions.chunks(state.page_size).nth(number).unwrap_or_default().to_vec();
             let more = number.saturating_add(1).saturating_mul(state.page_size) < definitions.len();
             match behaviour {
@@ -561,8 +652,10 @@ fn page(state: &State, behaviour: &Behaviour, cursor: Option<&str>) -> String {
         Some(1) => r#","nextCursor":"""#.to_owned(),
         Some(next) => format!(r#","nextCursor":"{next}""#),
     };
-    let tools = tools.join(",");
-    format!(r#"{{"resultType":"complete","tools":[{tools}],"ttlMs":60000,"cacheScope":"private"{next}}}"#)
+    let entries = entries.join(",");
+    format!(
+        r#"{{"resultType":"complete","{member}":[{entries}],"ttlMs":60000,"cacheScope":"private"{next}}}"#
+    )
 }
 
 fn head(status: u16, media: &str, extra: &str, length: usize) -> String {

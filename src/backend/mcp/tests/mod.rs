@@ -46,6 +46,7 @@ fn config(url: &str) -> tenant::Backend {
         name: BackendName::new("crm").unwrap(),
         kind: BackendKind::Mcp { url: url.parse().unwrap(), era: BackendEra::Modern },
         prefix: "crm_".into(),
+        uris: tenant::Uris::Keep,
         timeout: Duration::from_secs(10),
         idle_timeout: Duration::from_secs(5),
         scopes: vec![tenant::ScopeRule { kind: None, glob: "*".into(), needs: Scopes::default() }],
