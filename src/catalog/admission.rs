@@ -31,6 +31,9 @@ use crate::protocol::json::compose::Object;
 /// together, every value in them counted.
 const BACKEND_SHARE: usize = 50;
 
+/// The member of a tool that only the handshake era knows.
+const EXECUTION: &str = "execution";
+
 /// Longest name in a remark.
 const SHOWN: usize = 100;
 
@@ -60,6 +63,9 @@ pub enum Unfit {
     /// A name that cannot be used.
     #[error(transparent)]
     Name(#[from] NameProblem),
+    /// Only ever run as a task.
+    #[error("it is only run as a task, which is not relayed")]
+    TaskOnly,
     /// A second tool of this name.
     #[error("an earlier tool of the backend has the same name")]
     Duplicate,
@@ -177,6 +183,7 @@ fn check_members(raw: &Json) -> Result<(), Unfit> {
             "annotations" => ("annotations", has_annotations(&value)),
             "icons" => ("icons", value.kind() == Kind::Array && value.elements().all(|icon| is_icon(&icon))),
             "_meta" => ("_meta", value.is_object()),
+            EXECUTION if runs_as_task_only(&value) => return Err(Unfit::TaskOnly),
             _ => continue,
         };
         if !fits {
@@ -184,6 +191,12 @@ fn check_members(raw: &Json) -> Result<(), Unfit> {
         }
     }
     Ok(())
+}
+
+/// spec: 2025-11-25 basic/utilities/tasks, Tool-Level Negotiation
+fn runs_as_task_only(execution: &Json) -> bool {
+    let support = execution.member("taskSupport");
+    support.is_some_and(|support| support.string_ref().is_some_and(|support| support == "required"))
 }
 
 fn has_annotations(value: &Json) -> bool {
@@ -203,7 +216,7 @@ fn is_icon(value: &Json) -> bool {
 fn describe(raw: &Json, public: &str, most: usize) -> (Json, Option<&'static str>) {
     let mut shown = Object::with_capacity(raw.bytes().len() + public.len());
     let mut cleaned = None;
-    for (key, value) in raw.members() {
+    for (key, value) in raw.members().filter(|(key, _)| key != EXECUTION) {
         let changed = match &*key {
             "name" => Some(Json::from_str_value(public)),
             "title" => cleaned_text(&value, most).inspect(|_| cleaned = Some("title")),
