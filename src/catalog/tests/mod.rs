@@ -10,8 +10,11 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use bytes::Bytes;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use crate::backend::Backend;
+use crate::backend::Surroundings;
 use crate::catalog::admission::Admission;
 use crate::catalog::admission::admit;
 use crate::egress::Egress;
@@ -26,6 +29,7 @@ use crate::model::tenant::BackendKind;
 use crate::model::tenant::ScopeRule;
 use crate::model::tenant::Tenant;
 use crate::protocol::json::Json;
+use crate::telemetry::metrics::Metrics;
 
 fn json(text: &str) -> Json {
     Json::parse(Bytes::copy_from_slice(text.as_bytes()), 1000).unwrap()
@@ -85,7 +89,14 @@ fn caller(tenant: &str, scopes: &str) -> Caller {
 }
 
 fn live(config: &Arc<tenant::Backend>) -> Arc<Backend> {
-    Arc::new(Backend::new(config.clone(), TenantName::new("acme").unwrap(), egress(), Arc::new(limits())))
+    let around = Surroundings {
+        egress: egress(),
+        limits: Arc::new(limits()),
+        metrics: Arc::new(Metrics::new()),
+        tasks: TaskTracker::new(),
+        stop: CancellationToken::new(),
+    };
+    Arc::new(Backend::new(config.clone(), TenantName::new("acme").unwrap(), around))
 }
 
 /// The minimal tool of this name.
