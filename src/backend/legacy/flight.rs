@@ -154,6 +154,8 @@ impl Flight {
         self.stage = Stage::Over;
         let lease = lease.map_err(|unopened| match unopened.evidence {
             Evidence::None => Failure::End(unopened.error),
+            // Who refuses one session and keeps others is what it was.
+            Evidence::Unlike if self.pool.has_sessions() => Failure::End(unopened.error),
             Evidence::Unlike | Evidence::Modern => Failure::Astray(Err(unopened.error)),
         })?;
         let upstream = lease.session().upstream();

@@ -82,6 +82,11 @@ impl Pool {
         &self.backoff
     }
 
+    /// Whether there is a session that the server is not known to have forgotten.
+    pub(super) fn has_sessions(&self) -> bool {
+        self.sessions().has_any()
+    }
+
     /// A session of `holder`, opened if there is none. `again` says that there was one which was lost.
     ///
     /// # Cancel safety

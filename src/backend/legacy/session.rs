@@ -40,8 +40,8 @@ pub(in crate::backend) struct Session {
     /// How the server knows it; `None` where the server has no use for that.
     id: Option<HeaderValue>,
     revision: Handshake,
-    /// The server's instructions.
-    pub(in crate::backend) instructions: Option<String>,
+    /// What the server said of itself: its `InitializeResult`.
+    pub(in crate::backend) about: Json,
 }
 
 /// Why a session was not opened, and what that says about the server.
@@ -85,8 +85,8 @@ impl Session {
     /// # Cancel safety
     /// Dropping the future leaves at most a session that its server will forget.
     pub(super) async fn open(upstream: &Arc<Upstream>, identity: Identity) -> Result<Self, Unopened> {
-        let (id, result) = initialize(upstream, &identity).await?;
-        let revision = result.member("protocolVersion").and_then(|revision| revision.string());
+        let (id, about) = initialize(upstream, &identity).await?;
+        let revision = about.member("protocolVersion").and_then(|revision| revision.string());
         let revision = revision.ok_or(Unopened::unlike("its `initialize` result names no revision"))?;
         let revision = Handshake::named(&revision).ok_or_else(|| {
             Unopened::unlike(match version::is_handshake(&revision) {
@@ -94,8 +94,7 @@ impl Session {
                 false => "it answers `initialize` with a revision that is not spoken here",
             })
         })?;
-        let instructions = result.member("instructions").and_then(|text| text.string());
-        let session = Self { upstream: upstream.clone(), identity, id, revision, instructions };
+        let session = Self { upstream: upstream.clone(), identity, id, revision, about };
         // spec: 2025-11-25 basic/lifecycle: nothing but pings before this.
         match session.tell(&request::initialized()).await? {
             StatusCode::ACCEPTED | StatusCode::OK | StatusCode::NO_CONTENT => Ok(session),

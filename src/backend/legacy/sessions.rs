@@ -96,6 +96,11 @@ pub(super) enum Found {
 }
 
 impl Sessions {
+    /// Whether there is one that can be found.
+    pub(super) fn has_any(&self) -> bool {
+        self.held.values().any(|held| held.fate == Fate::Stays)
+    }
+
     /// Whether a newer value of the credential was seen.
     pub(super) fn is_outdated(&self, key: &Key) -> bool {
         key.credential < self.credential

@@ -32,6 +32,7 @@ use crate::model::name::TenantName;
 use crate::model::tenant;
 use crate::model::tenant::BackendEra;
 use crate::protocol::call::Outcome;
+use crate::protocol::json::Json;
 use crate::protocol::json::compose::Object;
 use crate::protocol::methods::Method;
 
@@ -85,14 +86,20 @@ impl Mcp {
 
     /// The server's instructions, if it has any.
     async fn instructions(&self) -> Result<Option<String>, BackendError> {
+        let about = self.about().await?;
+        Ok(about.and_then(|about| about.member("instructions")?.string()))
+    }
+
+    /// What the server says of itself, if it does.
+    async fn about(&self) -> Result<Option<Json>, BackendError> {
         if self.probe.era().await? == Era::Handshake {
             let leased = Pool::lease(self.probe.pool().clone(), Holder::Gateway, false).await;
             return leased
-                .map(|lease| lease.session().instructions.clone())
+                .map(|lease| Some(lease.session().about.clone()))
                 .map_err(|unopened| unopened.error);
         }
         match self.ask(Method::Discover, Object::new()).await? {
-            Outcome::Result(result) => Ok(result.member("instructions").and_then(|text| text.string())),
+            Outcome::Result(result) => Ok(Some(result)),
             Outcome::Error(_) => Ok(None),
         }
     }

@@ -1,9 +1,11 @@
 //! Which era a server is spoken to in, and what makes that another one.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
 
+use super::alice;
 use super::auto;
 use super::backend_of;
 use super::call;
@@ -16,9 +18,11 @@ use super::upstream::Upstream;
 use super::upstream::sessions::Handshake;
 use super::upstream::sessions::Ids;
 use crate::backend::Backend;
+use crate::backend::BackendCall;
 use crate::backend::BackendError;
 use crate::backend::mcp::Mcp;
 use crate::backend::mcp::probe::Era;
+use crate::model::caller::Caller;
 use crate::model::limits::Limits;
 use crate::model::tenant::BackendEra;
 use crate::protocol::call::Outcome;
@@ -331,5 +335,30 @@ async fn a_dead_server_sees_one_probe_a_step_however_many_wait() {
         })
         .await;
         result(&backend, call("echo")).await;
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_refuses_one_session_keeps_the_others() {
+    let upstream = Upstream::start().await;
+    upstream.handshake(Handshake::default());
+    let backend = auto(&upstream.url(), quick());
+    backend.list().await.unwrap();
+    result(&backend, call("echo")).await;
+    upstream.behave("initialize", error(200, -32603, ""));
+    let bob = Caller { subject: "bob".into(), ..alice() };
+    for _ in 0..3 {
+        let call_of_bob = BackendCall { caller: Arc::new(bob.clone()), ..call("echo") };
+        let refused = run(&backend, call_of_bob).await.1.unwrap_err();
+        assert!(matches!(refused, BackendError::NotOpened(_)), "{refused:?}");
+        result(&backend, call("echo")).await;
+        assert_eq!(known(&backend), Some(Era::Handshake));
+    }
+    // Once nobody has one any more, it is asked what it is.
+    upstream.forget_sessions();
+    while known(&backend).is_some() {
+        assert!(run(&backend, call("echo")).await.1.is_err());
+        assert!(backend.list().await.is_err());
+        tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
