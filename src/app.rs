@@ -2,11 +2,14 @@
 
 use std::sync::Arc;
 
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::auth::Authenticator;
 use crate::auth::dev_issuer::DevIssuer;
 use crate::catalog::refresh::Catalogs;
+use crate::legacy::lasting::Orphanage;
+use crate::legacy::registry::Sessions;
 use crate::model::clock::Clock;
 use crate::model::limits::Limits;
 use crate::seal::KeyRing;
@@ -30,10 +33,17 @@ pub struct App {
     pub bodies: Arc<Budget>,
     /// What handles are sealed with.
     pub keys: KeyRing,
+    /// The sessions of the handshake era, as far as one process has to know of them.
+    pub sessions: Arc<Sessions>,
+    /// Where calls in sessions go on whose clients have left.
+    pub orphanage: Orphanage,
     /// What is counted.
     pub metrics: Arc<Metrics>,
     /// The issuer of `fondaco dev`, nowhere else.
     pub dev_issuer: Option<DevIssuer>,
     /// The tasks that read streams.
     pub tasks: TaskTracker,
+    /// Cancelled when a draining process takes no new connection: streams that nothing else ends
+    /// end then, since their clients will find another replica.
+    pub leaving: CancellationToken,
 }

@@ -2,6 +2,7 @@
 
 use crate::auth::error::AuthError;
 use crate::backend::BackendError;
+use crate::legacy::LegacyError;
 use crate::methods::CallError;
 use crate::protocol::ProtocolError;
 use crate::protocol::json::JsonError;
@@ -24,6 +25,9 @@ pub enum Refusal {
     /// The message and its headers.
     #[error(transparent)]
     Protocol(#[from] ProtocolError),
+    /// The session that the message is of.
+    #[error(transparent)]
+    Legacy(#[from] LegacyError),
     /// The scope, the params or the target.
     #[error(transparent)]
     Route(#[from] RouteError),
@@ -42,6 +46,7 @@ impl Refusal {
             Self::Tenant(_) => "tenant",
             Self::Body(_) => "body",
             Self::Protocol(error) => protocol(error),
+            Self::Legacy(error) => legacy(error),
             Self::Route(error) => route(error),
             Self::Backend(error) => backend(error),
         }
@@ -58,6 +63,18 @@ fn protocol(error: &ProtocolError) -> &'static str {
         ProtocolError::HandshakeEra { .. } => "handshake_era",
         ProtocolError::InvalidParams(_) => "params",
         ProtocolError::MethodNotFound => "method",
+    }
+}
+
+fn legacy(error: &LegacyError) -> &'static str {
+    match error {
+        LegacyError::NotServed => "http_method",
+        LegacyError::Version => "version",
+        LegacyError::NoSession | LegacyError::RepeatedSession | LegacyError::NoSuchSession => "session",
+        LegacyError::Batch(_) => "batch",
+        LegacyError::TooManyStreams => "streams",
+        LegacyError::TooManyEnded => "ended_sessions",
+        LegacyError::Withdrawn => "withdrawn",
     }
 }
 

@@ -13,6 +13,7 @@ use crate::model::tenant::Tenant;
 use crate::protocol::call::Call;
 use crate::protocol::call::Outcome;
 use crate::protocol::json::Json;
+use crate::protocol::message::RequestId;
 
 /// One request with everything about it proven. Read-only: rooms return what they learn.
 pub struct Exchange {
@@ -36,6 +37,27 @@ pub enum Reply<E> {
     Once(Outcome),
     /// Notifications, then the answer.
     Stream(Frames<E>),
+    /// One answer, and the handle of the session that it opens.
+    Opened {
+        /// The answer.
+        outcome: Outcome,
+        /// What the client names the session by.
+        session: String,
+    },
+    /// The answers to a batch, in its order; at least one.
+    Batch(Vec<Answered<E>>),
+    /// Messages that belong to no request, until the stream ends.
+    Notices(Notices),
+    /// A session was ended: 204 and no body.
+    Ended,
+}
+
+/// The answer to one message of a batch.
+pub struct Answered<E> {
+    /// The id to answer under, if one was read.
+    pub id: Option<RequestId>,
+    /// The answer.
+    pub end: Result<Outcome, E>,
 }
 
 impl<E: 'static> Reply<E> {
@@ -48,9 +70,19 @@ impl<E: 'static> Reply<E> {
                 Frame::Progress(json) => Frame::Progress(json),
                 Frame::End(end) => Frame::End(end.map_err(&rename)),
             }))),
+            Self::Opened { outcome, session } => Reply::Opened { outcome, session },
+            Self::Batch(answers) => {
+                let renamed = |Answered { id, end }| Answered { id, end: end.map_err(&rename) };
+                Reply::Batch(answers.into_iter().map(renamed).collect())
+            }
+            Self::Notices(notices) => Reply::Notices(notices),
+            Self::Ended => Reply::Ended,
         }
     }
 }
+
+/// Messages for a client that listens. Dropping it ends the listening.
+pub type Notices = Pin<Box<dyn Stream<Item = Json> + Send>>;
 
 /// Frames until, and with, the one [`Frame::End`]. Dropping it cancels the request.
 pub type Frames<E> = Pin<Box<dyn Stream<Item = Frame<E>> + Send>>;

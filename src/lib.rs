@@ -15,6 +15,7 @@ pub mod edge;
 pub mod egress;
 pub mod error;
 pub mod exchange;
+pub mod legacy;
 pub mod methods;
 pub mod model;
 pub mod pipeline;

@@ -1,7 +1,10 @@
 //! The road that every request takes, a line per stage. Start reading here.
 //!
 //! The order of the lines is the ladder of ARCHITECTURE.md from step 5 on; `edge::mcp` walked
-//! steps 1 to 4. Nothing here knows HTTP statuses: `edge::respond` does.
+//! steps 1 to 4. Nothing here knows HTTP statuses: `edge::respond` does. At step 9 the messages of the
+//! handshake era turn off into [`session`], and come back to the road where they are a proven call.
+
+pub mod session;
 
 use std::sync::Arc;
 
@@ -12,14 +15,17 @@ use tracing::Instrument;
 use tracing::Span;
 
 use crate::app::App;
+use crate::catalog::snapshot::Snapshot;
 use crate::error::Refusal;
 use crate::exchange::Exchange;
 use crate::exchange::Reply;
 use crate::methods;
 use crate::model::caller::Caller;
 use crate::model::endpoint::Endpoint;
+use crate::model::tenant::Tenant;
 use crate::protocol::ProtocolError;
 use crate::protocol::call;
+use crate::protocol::call::Call;
 use crate::protocol::era;
 use crate::protocol::era::Era;
 use crate::protocol::json::Json;
@@ -53,6 +59,9 @@ pub struct Trail {
     pub id: Option<RequestId>,
     /// What the client takes.
     pub accept: Option<Accept>,
+    /// Whether an answer with a JSON-RPC body is 200 whatever it says: so in a session, once its message
+    /// is known to be one.
+    pub in_band: bool,
     /// Its span, which lasts as long as its answer.
     pub span: Span,
     /// Who asks, of which tenant, for what: for the request's log line.
@@ -61,7 +70,7 @@ pub struct Trail {
 
 impl Default for Trail {
     fn default() -> Self {
-        Self { id: None, accept: None, span: Span::none(), facts: Facts::default() }
+        Self { id: None, accept: None, in_band: false, span: Span::none(), facts: Facts::default() }
     }
 }
 
@@ -84,31 +93,41 @@ pub struct Facts {
     pub trace_id: Option<String>,
 }
 
+/// Who asks, of which tenant, where: what all messages of one request have in common.
+#[derive(Clone)]
+struct Party {
+    caller: Arc<Caller>,
+    tenant: Arc<Tenant>,
+    endpoint: Arc<Endpoint>,
+}
+
 /// The road: carries a request to its answer, and leaves in `trail` what is learnt on the way. A
 /// body is not read before its sender is admitted.
 ///
 /// # Cancel safety
-/// Dropping the future, or the stream in the answer, cancels the request upstream. What was learnt
-/// until then is in `trail`.
-pub async fn handle<B>(app: &App, post: Post<B>, trail: &mut Trail) -> Result<Reply<Refusal>, Refusal>
+/// Dropping the future, or the stream in the answer, cancels the request upstream, unless it is of a
+/// session: then it goes on for a while. What was learnt until then is in `trail`.
+pub async fn handle<B>(app: &Arc<App>, post: Post<B>, trail: &mut Trail) -> Result<Reply<Refusal>, Refusal>
 where
     B: http_body::Body<Data = Bytes> + Send,
 {
-    let caller = app.auth.authenticate(&post.headers, &post.endpoint).await?;
-    let tenant = resolve::resolve(&post.directory, &caller, &post.endpoint)?;
-    trail.facts.tenant = Some(tenant.name.to_string());
-    trail.facts.caller = Some(caller.clone());
+    let party = admit(app, &post.headers, post.endpoint, &post.directory, trail).await?;
 
     let accept = media::check(&post.headers)?;
     trail.accept = Some(accept);
-    let mut held = app.bodies.open(&tenant.name);
+    let mut held = app.bodies.open(&party.tenant.name);
     let text = body::read(post.body, &app.limits, &mut held).await?;
     trail.facts.bytes_in = text.len();
     let json = Json::parse(text, app.limits.json_depth)?;
     let envelope = Envelope::read(&json, app.limits.id_bytes);
     trail.id = envelope.id().cloned();
     if let Era::Handshake { requested } = era::tell(&post.headers, &envelope)? {
-        return Err(ProtocolError::HandshakeEra { requested }.into());
+        if !party.tenant.handshake {
+            return Err(ProtocolError::HandshakeEra { requested }.into());
+        }
+        // Boxed: who does not come here does not carry what is needed here.
+        let posted = session::Posted { party, headers: post.headers, accept, json, envelope };
+        return Box::pin(session::post(app, posted, trail)).await;
     }
     let request = match Message::of(envelope)? {
         Message::Request(request) => request,
@@ -117,37 +136,79 @@ where
             return Ok(Reply::Accepted);
         }
     };
-    let mut call = call::validate(request, &post.headers, accept)?;
+    let call = call::validate(request, &post.headers, accept)?;
+    let exchange = begin(app, party, call, trail);
+    let span = trail.span.clone();
+    answer(app, exchange, &mut trail.facts).instrument(span).await
+}
+
+/// Step 5: who asks, and of which tenant.
+async fn admit(
+    app: &App,
+    headers: &HeaderMap,
+    endpoint: Arc<Endpoint>,
+    directory: &Directory,
+    trail: &mut Trail,
+) -> Result<Party, Refusal> {
+    let caller = app.auth.authenticate(headers, &endpoint).await?;
+    let tenant = resolve::resolve(directory, &caller, &endpoint)?;
+    trail.facts.tenant = Some(tenant.name.to_string());
+    trail.facts.caller = Some(caller.clone());
+    Ok(Party { caller, tenant, endpoint })
+}
+
+/// The exchange of a proven call, which begins now.
+fn begin(app: &App, party: Party, mut call: Call, trail: &mut Trail) -> Exchange {
     trail.facts.method = Some(call.method.name());
     trail.facts.trace_id = call.meta.trace_id().map(str::to_owned);
     trail.span = trace::request(call.method.name(), call.meta.traceparent.as_deref());
     if let Some(own) = trace::traceparent(&trail.span) {
         call.meta.traceparent = Some(own);
     }
-
+    let Party { caller, tenant, endpoint } = party;
     let deadline = Instant::now() + app.limits.call_time;
-    let exchange = Exchange { caller, endpoint: post.endpoint, tenant, call, deadline };
-    let span = trail.span.clone();
-    answer(app, exchange, &mut trail.facts).instrument(span).await
+    Exchange { caller, endpoint, tenant, call, deadline }
 }
 
 /// The rest of the road, for a request that is proven.
 async fn answer(app: &App, exchange: Exchange, facts: &mut Facts) -> Result<Reply<Refusal>, Refusal> {
+    let routed = route(app, &exchange, facts).await?;
+    perform(app, &exchange, routed).await
+}
+
+/// Where a request goes, and the catalog that says so.
+struct Routed {
+    snapshot: Arc<Snapshot>,
+    route: Route,
+    /// In seconds since the Unix epoch.
+    now: u64,
+}
+
+/// Steps 16 to 18.
+async fn route(app: &App, exchange: &Exchange, facts: &mut Facts) -> Result<Routed, Refusal> {
     let snapshot = app.catalogs.snapshot(&exchange.tenant).await;
     let now = app.clock.now();
-    let route = router::route(&snapshot, &exchange, &app.keys, now)?;
+    let route = router::route(&snapshot, exchange, &app.keys, now)?;
+    if let Route::Backend(tool) = &route {
+        facts.target = Some(tool.public.clone());
+        trace::tool(&Span::current(), &tool.public);
+        facts.backend = Some(tool.backend.to_string());
+    }
+    Ok(Routed { snapshot, route, now })
+}
+
+/// Steps 19 to 22.
+async fn perform(app: &App, exchange: &Exchange, routed: Routed) -> Result<Reply<Refusal>, Refusal> {
+    let Routed { snapshot, route, now } = routed;
     match route {
-        Route::Discover => Ok(Reply::Once(methods::discover::answer(&exchange, &snapshot, &app.limits))),
+        Route::Discover => Ok(Reply::Once(methods::discover::answer(exchange, &snapshot, &app.limits))),
         Route::ToolsList { after } => {
             let (keys, limits) = (&app.keys, &app.limits);
-            Ok(Reply::Once(methods::tools_list::answer(&exchange, &snapshot, after, keys, now, limits)))
+            Ok(Reply::Once(methods::tools_list::answer(exchange, &snapshot, after, keys, now, limits)))
         }
         Route::Backend(tool) => {
-            facts.target = Some(tool.public.clone());
-            trace::tool(&Span::current(), &tool.public);
-            facts.backend = Some(tool.backend.to_string());
             let (catalogs, metrics) = (&app.catalogs, &app.metrics);
-            let call = methods::tools_call::answer(&exchange, &tool, catalogs, &app.limits, metrics);
+            let call = methods::tools_call::answer(exchange, &tool, catalogs, &app.limits, metrics);
             let reply = call.await?;
             Ok(reply.map_err(Refusal::from))
         }

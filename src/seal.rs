@@ -36,15 +36,18 @@ const TAG: usize = 16;
 pub enum Purpose {
     /// A place in a list.
     Cursor,
+    /// A session of the handshake era.
+    Session,
 }
 
 impl Purpose {
-    const ALL: [Purpose; 1] = [Purpose::Cursor];
+    const ALL: [Purpose; 2] = [Purpose::Cursor, Purpose::Session];
 
     /// The HKDF label. Labels are never reused with another meaning.
     fn label(self) -> &'static [u8] {
         match self {
             Purpose::Cursor => b"fondaco handle 1: cursor",
+            Purpose::Session => b"fondaco handle 1: session",
         }
     }
 }
@@ -116,6 +119,13 @@ pub enum SealError {
     },
 }
 
+/// Bytes that nobody can guess.
+pub fn random<const N: usize>() -> [u8; N] {
+    let mut bytes = [0; N];
+    aws_lc_rs::rand::fill(&mut bytes).expect("the system's randomness was there when the keys were made");
+    bytes
+}
+
 /// The keys that handles are sealed with.
 pub struct KeyRing(Vec<Key>);
 
@@ -155,6 +165,16 @@ impl KeyRing {
     /// The payload of `handle`, if it was sealed by a key of this ring with the same `binding`
     /// and has not expired. A refusal does not tell why.
     pub fn open(&self, binding: &Binding<'_>, handle: &str, now: u64) -> Result<Vec<u8>, SealError> {
+        self.open_with_expiry(binding, handle, now).map(|(payload, _)| payload)
+    }
+
+    /// As [`KeyRing::open`], and until when the handle opens.
+    pub fn open_with_expiry(
+        &self,
+        binding: &Binding<'_>,
+        handle: &str,
+        now: u64,
+    ) -> Result<(Vec<u8>, u64), SealError> {
         if handle.len() > HANDLE_BYTES {
             return Err(SealError::Refused);
         }
@@ -169,10 +189,11 @@ impl KeyRing {
             .find_map(|key| key.open(binding, nonce, sealed))
             .ok_or(SealError::Refused)?;
         let (expires_at, payload) = plain.split_first_chunk::<EXPIRY>().ok_or(SealError::Refused)?;
-        if now >= u64::from_be_bytes(*expires_at) {
+        let expires_at = u64::from_be_bytes(*expires_at);
+        if now >= expires_at {
             return Err(SealError::Refused);
         }
-        Ok(payload.to_vec())
+        Ok((payload.to_vec(), expires_at))
     }
 }
 

@@ -26,6 +26,8 @@ use crate::egress::Egress;
 use crate::egress::error::EgressError;
 use crate::egress::rules::Allow;
 use crate::egress::rules::Rules;
+use crate::legacy::lasting::Orphanage;
+use crate::legacy::registry::Sessions;
 use crate::model::clock::Clock;
 use crate::seal::KeyRing;
 use crate::seal::SealError;
@@ -109,17 +111,21 @@ impl Server {
             ring => KeyRing::new(ring.iter().map(|key| *key.bytes()).collect())?,
         };
         let limits = Arc::new(accept::fitted(settings.limits.clone()));
+        let tasks = TaskTracker::new();
         let app = Arc::new(App {
             auth: Authenticator::new(egress.clone(), clock.clone(), &limits, metrics.clone()),
             bodies: Budget::new(limits.bodies_bytes),
             catalogs: Catalogs::new(egress, limits.clone(), metrics.clone()),
+            sessions: Sessions::new(&limits),
+            orphanage: Orphanage::new(&limits, tasks.clone()),
             limits,
             clock,
             tenants,
             keys,
             metrics: metrics.clone(),
             dev_issuer,
-            tasks: TaskTracker::new(),
+            tasks,
+            leaving: CancellationToken::new(),
         });
         let authority = settings.admin.listen.to_string().into();
         let admin = Admin { metrics, ready: Arc::default(), authority: Some(authority) };
@@ -163,13 +169,18 @@ impl Server {
             tracing::info!("draining");
             admin.ready.store(false, Ordering::Release);
             drain.begin();
+            drain.stopped().await;
+            app.leaving.cancel();
         };
         tokio::join!(public_loop, draining);
         admin_drain.cut();
         background_stop.cancel();
         app.catalogs.shutdown().await;
         app.auth.shutdown().await;
+        // What goes on now has no client any more.
+        app.sessions.stop();
         app.tasks.close();
+        app.tasks.wait().await;
         background.close();
         background.wait().await;
         tracing::info!("stopped");

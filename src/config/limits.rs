@@ -53,6 +53,16 @@ limits! {
     keep_alive: duration 100, HOUR;
     stream_bytes: size KIB, 64 * MIB;
     list_ttl: duration SECOND, 24 * HOUR;
+    session_time: duration 60 * SECOND, 168 * HOUR;
+    capabilities_bytes: size 2, 8 * KIB;
+    ended_sessions: count 4, 100_000_000;
+    orphan_time: duration 1, HOUR;
+    orphan_calls: count 4, 100_000;
+    caller_streams: count 1, 10_000;
+    tenant_streams: count 1, 1_000_000;
+    batch_messages: count 1, 10_000;
+    batch_calls: count 1, 1_000;
+    batch_bytes: size KIB, 1024 * MIB;
     upstream_bytes: size KIB, 1024 * MIB;
     upstream_calls: count 1, 100_000;
     call_time: duration 100, 24 * HOUR;

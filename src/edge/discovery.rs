@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::app::App;
 use crate::auth::challenge;
-use crate::edge::respond;
+use crate::edge::respond::body;
 use crate::protocol::json::Json;
 use crate::tenant::index::Directory;
 use crate::tenant::index::HostKind;
@@ -36,7 +36,7 @@ pub fn document(app: &App, directory: &Directory, authority: &str, path: &str) -
 }
 
 fn public(document: &Value) -> Response<Body> {
-    let mut response = respond::json(StatusCode::OK, &Json::from_value(document));
+    let mut response = body::json(StatusCode::OK, &Json::from_value(document));
     response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("max-age=300"));
     response
 }

@@ -25,6 +25,11 @@ use crate::edge::respond;
 use crate::model::endpoint::Endpoint;
 use crate::pipeline;
 use crate::pipeline::Post;
+use crate::pipeline::session;
+use crate::pipeline::session::Purpose;
+use crate::pipeline::session::Visit;
+use crate::protocol::headers;
+use crate::protocol::headers::Single;
 use crate::telemetry::metrics::Outcome;
 use crate::telemetry::request::PathKind;
 use crate::tenant::index::Directory;
@@ -56,6 +61,12 @@ async fn serve(app: Arc<App>, request: Request<Body>) -> Response<Body> {
         Err(error) => respond::refuse_early(&error, &log),
         Ok(To::Preflight(origin)) => preflight(&origin, &parts.headers, &log),
         Ok(To::Document(response)) => document(response, &parts.method, &log),
+        Ok(To::Session(endpoint, purpose)) => {
+            let visit = Visit { headers: parts.headers, endpoint: endpoint.clone(), directory, purpose };
+            let mut learning = log.trail();
+            let outcome = session::visit(&app, visit, &mut learning.trail).await;
+            respond::answer(&app, &learning.trail, outcome, &endpoint, &log)
+        }
         Ok(To::Endpoint(endpoint)) => {
             let post = Post { headers: parts.headers, endpoint: endpoint.clone(), directory, body };
             let mut learning = log.trail();
@@ -76,6 +87,7 @@ enum To {
     Preflight(String),
     Document(Response<Body>),
     Endpoint(Arc<Endpoint>),
+    Session(Arc<Endpoint>, Purpose),
 }
 
 /// Steps 1 to 4. `origin` is told an admitted origin as soon as it is known to be one.
@@ -104,12 +116,25 @@ fn enter(
     let is_read = matches!(parts.method, Method::GET | Method::HEAD);
     match endpoint {
         Some(endpoint) if parts.method == Method::POST => Ok(To::Endpoint(endpoint)),
-        Some(_) => Err(EdgeError::MethodNotAllowed { allow: "POST" }),
+        Some(endpoint) => session(parts, endpoint),
         None => match discovery::document(app, directory, &authority, path) {
             Some(document) if is_read => Ok(To::Document(document)),
             Some(_) => Err(EdgeError::MethodNotAllowed { allow: "GET, HEAD" }),
             None => Err(EdgeError::NotFound),
         },
+    }
+}
+
+/// GET and DELETE are for sessions, where there can be some.
+fn session(parts: &Parts, endpoint: Arc<Endpoint>) -> Result<To, EdgeError> {
+    if !endpoint.handshake {
+        return Err(EdgeError::MethodNotAllowed { allow: "POST" });
+    }
+    let names_session = headers::single(&parts.headers, headers::SESSION) != Single::Zero;
+    match parts.method {
+        Method::GET if names_session => Ok(To::Session(endpoint, Purpose::Listen)),
+        Method::DELETE if names_session => Ok(To::Session(endpoint, Purpose::End)),
+        _ => Err(EdgeError::MethodNotAllowed { allow: "POST, GET, DELETE" }),
     }
 }
 
@@ -128,7 +153,7 @@ fn path_kind(path: &str) -> PathKind {
 fn preflight(origin: &str, requested: &HeaderMap, log: &RequestLog) -> Response<Body> {
     let mut response = Response::new(Body::empty());
     *response.status_mut() = StatusCode::NO_CONTENT;
-    origin::preflight_headers(origin, "POST, GET", requested, response.headers_mut());
+    origin::preflight_headers(origin, "POST, GET, DELETE", requested, response.headers_mut());
     log.ended(Outcome::Ok);
     response
 }

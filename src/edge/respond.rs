@@ -2,13 +2,12 @@
 //!
 //! What a caller sees of a refusal is decided here and nowhere else: HTTP status, JSON-RPC code,
 //! `data` and headers. No match has a `_` arm, so a new refusal does not compile before somebody
-//! decides.
+//! decides. What answers are made of is in [`body`].
 
-use std::convert::Infallible;
+pub mod body;
+mod streams;
 
 use axum::body::Body;
-use bytes::Bytes;
-use futures_util::StreamExt;
 use http::HeaderMap;
 use http::HeaderValue;
 use http::Response;
@@ -21,15 +20,23 @@ use crate::auth::error::AuthError;
 use crate::backend::BackendError;
 use crate::edge::EdgeError;
 use crate::edge::log::RequestLog;
+use crate::edge::respond::body::bare;
+use crate::edge::respond::body::close;
+use crate::edge::respond::body::event_stream;
+use crate::edge::respond::body::json;
+use crate::edge::respond::body::message;
+use crate::edge::respond::body::whole;
 use crate::error::Refusal;
-use crate::exchange::Frames;
+use crate::exchange::Answered;
 use crate::exchange::Reply;
+use crate::legacy::LegacyError;
 use crate::model::endpoint::Endpoint;
 use crate::pipeline::Trail;
 use crate::protocol::ProtocolError;
 use crate::protocol::call::Outcome;
 use crate::protocol::call::RpcError;
 use crate::protocol::code;
+use crate::protocol::headers::SESSION;
 use crate::protocol::json::Json;
 use crate::protocol::json::compose::Array;
 use crate::protocol::json::compose::Object;
@@ -38,13 +45,8 @@ use crate::protocol::message::RequestId;
 use crate::protocol::version;
 use crate::router::RouteError;
 use crate::stream::body::BodyError;
-use crate::stream::relay;
-use crate::stream::relay::Bounds;
-use crate::stream::sse;
 use crate::telemetry::metrics::Outcome as Ended;
 use crate::tenant::TenantError;
-
-const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
 /// The status and JSON-RPC code of a refusal; without a code there is no JSON-RPC body.
 fn wire(refusal: &Refusal) -> (StatusCode, Option<i64>) {
@@ -66,6 +68,7 @@ fn wire(refusal: &Refusal) -> (StatusCode, Option<i64>) {
             BodyError::Broken => (StatusCode::BAD_REQUEST, Some(code::PARSE_ERROR)),
         },
         Refusal::Protocol(error) => protocol(error),
+        Refusal::Legacy(error) => legacy(error),
         Refusal::Route(error) => match error {
             RouteError::NeedsScopes(_) => (StatusCode::FORBIDDEN, None),
             RouteError::InvalidParams(_) => (StatusCode::BAD_REQUEST, Some(code::INVALID_PARAMS)),
@@ -92,6 +95,21 @@ fn protocol(error: &ProtocolError) -> (StatusCode, Option<i64>) {
         }
         E::InvalidParams(_) => (StatusCode::BAD_REQUEST, Some(code::INVALID_PARAMS)),
         E::MethodNotFound => (StatusCode::NOT_FOUND, Some(code::METHOD_NOT_FOUND)),
+    }
+}
+
+/// spec: 2025-11-25 basic/transports, Session Management, Protocol Version Header
+fn legacy(error: &LegacyError) -> (StatusCode, Option<i64>) {
+    use LegacyError as E;
+    match error {
+        E::NotServed => (StatusCode::METHOD_NOT_ALLOWED, None),
+        E::Version | E::NoSession | E::RepeatedSession | E::Batch(_) => {
+            (StatusCode::BAD_REQUEST, Some(code::INVALID_REQUEST))
+        }
+        E::NoSuchSession => (StatusCode::NOT_FOUND, Some(code::INVALID_REQUEST)),
+        E::TooManyStreams => (StatusCode::TOO_MANY_REQUESTS, Some(code::LISTEN_LIMIT)),
+        E::TooManyEnded => (StatusCode::SERVICE_UNAVAILABLE, Some(code::OVERLOADED)),
+        E::Withdrawn => (StatusCode::ACCEPTED, None),
     }
 }
 
@@ -161,40 +179,51 @@ pub fn answer(
             bare(StatusCode::ACCEPTED)
         }
         Ok(Reply::Once(outcome)) => {
-            let status = status_of(&outcome);
-            let message = message(trail.id.as_ref(), &outcome);
-            log.ended(ended(&outcome));
-            whole(status, &message, trail.accept, log)
+            let status = if trail.in_band { StatusCode::OK } else { status_of(&outcome) };
+            once(trail, status, &outcome, log)
         }
-        Ok(Reply::Stream(frames)) => stream(app, trail.id.clone(), frames, log),
+        Ok(Reply::Opened { outcome, session }) => {
+            let mut response = once(trail, StatusCode::OK, &outcome, log);
+            let session = HeaderValue::from_str(&session).expect("a sealed handle is base64");
+            response.headers_mut().insert(SESSION, session);
+            response
+        }
+        Ok(Reply::Stream(frames)) => streams::answer(app, trail.id.clone(), frames, log),
+        Ok(Reply::Batch(answers)) => batch(trail, answers, log),
+        Ok(Reply::Notices(notices)) => streams::listen(app, notices, log),
+        Ok(Reply::Ended) => {
+            log.ended(Ended::Ok);
+            bare(StatusCode::NO_CONTENT)
+        }
+        // Nobody is refused anything, and nothing is said: that its client has left is how it ended.
+        Err(Refusal::Legacy(LegacyError::Withdrawn)) => match trail.accept {
+            Some(Accept { sse: true, .. }) => event_stream(Body::empty()),
+            _ => bare(StatusCode::ACCEPTED),
+        },
         Err(refusal) => refuse(trail, &refusal, endpoint, log),
     }
 }
 
-/// An answer that has begun without its end being known.
-fn stream(app: &App, id: Option<RequestId>, frames: Frames<Refusal>, log: &RequestLog) -> Response<Body> {
-    let (ending, sending) = (log.clone(), log.clone());
-    let open = log.stream_open();
-    let bounds = Bounds { keep_alive: app.limits.keep_alive, buffer: app.limits.stream_bytes };
-    let render = move |end| last(id.as_ref(), end, &ending);
-    let events = relay::write(frames, render, bounds, &app.tasks);
-    let counted = events.map(move |event| {
-        let _counted_until_dropped = &open;
-        sending.sent(event.len());
-        Ok::<Bytes, Infallible>(event)
-    });
-    event_stream(Body::from_stream(counted))
+/// The answers to a batch, which its client tells apart by their ids.
+fn batch(trail: &Trail, answers: Vec<Answered<Refusal>>, log: &RequestLog) -> Response<Body> {
+    log.ended(Ended::Ok);
+    let answer = |all: Array, Answered { id, end }: Answered<Refusal>| {
+        let outcome = end.unwrap_or_else(|refusal| {
+            let (status, code) = wire(&refusal);
+            note(status, code, &refusal, log);
+            Outcome::Error(rpc_error(code.unwrap_or(code::INVALID_REQUEST), &refusal))
+        });
+        let id = id.as_ref().map_or_else(Json::null, |id| id.as_json().clone());
+        all.push(&message(Some(&id), &outcome))
+    };
+    let all = answers.into_iter().fold(Array::new(), answer).finish();
+    whole(StatusCode::OK, &all, trail.accept, log)
 }
 
-/// A message that is the whole answer: JSON, or one event for a client that takes nothing else.
-fn whole(status: StatusCode, message: &Json, accept: Option<Accept>, log: &RequestLog) -> Response<Body> {
-    if status == StatusCode::OK && accept.is_some_and(|accept| !accept.json) {
-        let event = sse::event(message);
-        log.sent(event.len());
-        return event_stream(Body::from(event));
-    }
-    log.sent(message.bytes().len());
-    json(status, message)
+/// The one answer to a request.
+fn once(trail: &Trail, status: StatusCode, outcome: &Outcome, log: &RequestLog) -> Response<Body> {
+    log.ended(ended(outcome));
+    whole(status, &message(trail.id.as_ref().map(RequestId::as_json), outcome), trail.accept, log)
 }
 
 fn ended(outcome: &Outcome) -> Ended {
@@ -213,8 +242,9 @@ fn refuse(trail: &Trail, refusal: &Refusal, endpoint: &Endpoint, log: &RequestLo
     note(status, code, refusal, log);
     let mut response = match code {
         Some(code) => {
-            let message = message(trail.id.as_ref(), &Outcome::Error(rpc_error(code, refusal)));
-            whole(status, &message, trail.accept, log)
+            let status = if trail.in_band { StatusCode::OK } else { status };
+            let outcome = Outcome::Error(rpc_error(code, refusal));
+            whole(status, &message(trail.id.as_ref().map(RequestId::as_json), &outcome), trail.accept, log)
         }
         None => bare(status),
     };
@@ -239,6 +269,15 @@ fn decorate(headers: &mut HeaderMap, refusal: &Refusal, endpoint: &Endpoint) {
         Refusal::Route(RouteError::NeedsScopes(needed)) => {
             challenge(headers, challenge::insufficient_scope(needed, endpoint));
         }
+        Refusal::Legacy(LegacyError::NotServed) => {
+            headers.insert(header::ALLOW, HeaderValue::from_static("POST"));
+        }
+        Refusal::Legacy(LegacyError::TooManyStreams) => {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from_static("10"));
+        }
+        Refusal::Legacy(LegacyError::TooManyEnded) => {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from_static("60"));
+        }
         Refusal::Backend(BackendError::Busy) => {
             headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
         }
@@ -249,23 +288,12 @@ fn decorate(headers: &mut HeaderMap, refusal: &Refusal, endpoint: &Endpoint) {
             }
             close(headers);
         }
-        Refusal::Tenant(_) | Refusal::Protocol(_) | Refusal::Route(_) | Refusal::Backend(_) => {}
+        Refusal::Tenant(_)
+        | Refusal::Protocol(_)
+        | Refusal::Legacy(_)
+        | Refusal::Route(_)
+        | Refusal::Backend(_) => {}
     }
-}
-
-/// The final message of a stream.
-fn last(id: Option<&RequestId>, end: Option<Result<Outcome, Refusal>>, log: &RequestLog) -> Json {
-    let refusal = match end {
-        Some(Ok(outcome)) => {
-            log.ended(ended(&outcome));
-            return message(id, &outcome);
-        }
-        Some(Err(refusal)) => refusal,
-        None => Refusal::Backend(BackendError::Invalid("its answer has no end")),
-    };
-    let (status, code) = wire(&refusal);
-    note(status, code, &refusal, log);
-    message(id, &Outcome::Error(rpc_error(code.unwrap_or(code::INTERNAL_ERROR), &refusal)))
 }
 
 /// A backend's error decides the status as ours would.
@@ -322,53 +350,7 @@ fn note(status: StatusCode, code: Option<i64>, refusal: &Refusal, log: &RequestL
 
 /// A request that died by a fault of ours; the connection and the process live on.
 pub fn panicked() -> Response<Body> {
-    let message = "the gateway failed at this request".to_owned();
-    let error = RpcError { code: code::INTERNAL_ERROR, message, data: None };
-    json(StatusCode::INTERNAL_SERVER_ERROR, &self::message(None, &Outcome::Error(error)))
-}
-
-/// A JSON-RPC response.
-fn message(id: Option<&RequestId>, outcome: &Outcome) -> Json {
-    let mut message = Object::new().put_str("jsonrpc", "2.0");
-    if let Some(id) = id {
-        message = message.put("id", id.as_json());
-    }
-    match outcome {
-        Outcome::Result(result) => message.put("result", result).finish(),
-        Outcome::Error(error) => {
-            let mut object = Object::new().put_i64("code", error.code).put_str("message", &error.message);
-            if let Some(data) = &error.data {
-                object = object.put("data", data);
-            }
-            message.put("error", &object.finish()).finish()
-        }
-    }
-}
-
-/// A response with this JSON.
-pub fn json(status: StatusCode, json: &Json) -> Response<Body> {
-    let mut response = Response::new(Body::from(json.bytes().clone()));
-    *response.status_mut() = status;
-    response.headers_mut().insert(header::CONTENT_TYPE, JSON);
-    response
-}
-
-fn bare(status: StatusCode) -> Response<Body> {
-    let mut response = Response::new(Body::empty());
-    *response.status_mut() = status;
-    response
-}
-
-/// spec: streamable-http, Receiving Messages
-fn event_stream(body: Body) -> Response<Body> {
-    let mut response = Response::new(body);
-    let headers = response.headers_mut();
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
-    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
-    headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
-    response
-}
-
-fn close(headers: &mut HeaderMap) {
-    headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+    let text = "the gateway failed at this request".to_owned();
+    let error = RpcError { code: code::INTERNAL_ERROR, message: text, data: None };
+    json(StatusCode::INTERNAL_SERVER_ERROR, &message(None, &Outcome::Error(error)))
 }

@@ -45,6 +45,26 @@ pub struct Limits {
     pub stream_bytes: usize,
     /// `ttlMs` of lists.
     pub list_ttl: Duration,
+    /// How long a session of the handshake era lasts.
+    pub session_time: Duration,
+    /// What a session id carries of its client's capabilities; of a client that declares more, nothing.
+    pub capabilities_bytes: usize,
+    /// Sessions that were ended before their time and are remembered; a tenant's, a quarter of them.
+    pub ended_sessions: usize,
+    /// How long a call in a session goes on after its client has left.
+    pub orphan_time: Duration,
+    /// Most calls that go on without their clients; a tenant's, a quarter of them.
+    pub orphan_calls: usize,
+    /// Most GET streams of one caller.
+    pub caller_streams: usize,
+    /// Most GET streams of one tenant.
+    pub tenant_streams: usize,
+    /// Most messages of one batch.
+    pub batch_messages: usize,
+    /// Most messages of one batch that are answered at a time.
+    pub batch_calls: usize,
+    /// Most bytes of the answers to one batch.
+    pub batch_bytes: usize,
     /// Longest answer, or one SSE event, of a backend.
     pub upstream_bytes: usize,
     /// Most calls in flight to one backend.
@@ -129,6 +149,16 @@ impl Default for Limits {
             keep_alive: seconds(15),
             stream_bytes: 256 << 10,
             list_ttl: seconds(60),
+            session_time: seconds(24 * 60 * 60),
+            capabilities_bytes: 1 << 10,
+            ended_sessions: 1_000_000,
+            orphan_time: seconds(60),
+            orphan_calls: 1_000,
+            caller_streams: 64,
+            tenant_streams: 2_000,
+            batch_messages: 100,
+            batch_calls: 8,
+            batch_bytes: 16 << 20,
             upstream_bytes: 4 << 20,
             upstream_calls: 512,
             call_time: seconds(600),

@@ -10,6 +10,7 @@ use crate::protocol::headers::Single;
 use crate::protocol::json::Json;
 use crate::protocol::message::Envelope;
 use crate::protocol::meta;
+use crate::protocol::methods::INITIALIZE;
 use crate::protocol::version;
 
 /// The longest revision that is repeated in an answer; a longer one is none.
@@ -42,15 +43,14 @@ pub fn tell(headers: &HeaderMap, envelope: &Envelope) -> Result<Era, ProtocolErr
         },
         Single::Many => return Ok(Era::Modern),
     };
-    if headers::single(headers, headers::METHOD) != Single::Zero
-        || envelope.meta.as_ref().and_then(meta::version).is_some()
-    {
+    let is_initialize = envelope.method() == Some(INITIALIZE);
+    // Some clients mirror the method in whatever they send; the modern era has no `initialize`.
+    let mirrors = headers::single(headers, headers::METHOD) != Single::Zero && !is_initialize;
+    if mirrors || envelope.meta.as_ref().and_then(meta::version).is_some() {
         return Ok(Era::Modern);
     }
     let requested = match handshake {
-        _ if envelope.method() == Some("initialize") => {
-            offered(envelope.params.as_ref()).unwrap_or_else(|| "initialize".to_owned())
-        }
+        _ if is_initialize => offered(envelope.params.as_ref()).unwrap_or_else(|| INITIALIZE.to_owned()),
         Some(revision) => revision.to_owned(),
         None if headers::single(headers, headers::SESSION) != Single::Zero => headers::SESSION.to_owned(),
         None if envelope.is_notification() || !envelope.is_object() => return Ok(Era::Modern),

@@ -39,6 +39,16 @@ pub fn check(headers: &HeaderMap) -> Result<Accept, ProtocolError> {
     Ok(accept)
 }
 
+/// The client takes an event stream: there is nothing else to answer a GET with.
+///
+/// spec: 2025-11-25 basic/transports, Listening for Messages from the Server
+pub fn check_stream(headers: &HeaderMap) -> Result<(), ProtocolError> {
+    match takes(headers, SSE) {
+        true => Ok(()),
+        false => Err(ProtocolError::NotAcceptable("`Accept` does not admit `text/event-stream`")),
+    }
+}
+
 fn content(headers: &HeaderMap) -> Result<(), ProtocolError> {
     let Single::One(value) = single(headers, CONTENT_TYPE) else {
         return Err(ProtocolError::UnsupportedMedia("`Content-Type` has to be sent once"));

@@ -41,6 +41,14 @@ impl RequestId {
     pub fn as_json(&self) -> &Json {
         &self.0
     }
+
+    /// Whether `other` is the same id; strings may be escaped in other ways.
+    pub fn is(&self, other: &Json) -> bool {
+        match (self.0.string_ref(), other.string_ref()) {
+            (Some(own), Some(other)) => own == other,
+            _ => self.0 == *other,
+        }
+    }
 }
 
 /// A well-formed message.

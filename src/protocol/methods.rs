@@ -1,5 +1,8 @@
 //! The methods that are served, and the mirrors that each method has.
 
+/// The method that opens a session of the handshake era. No modern client has it.
+pub const INITIALIZE: &str = "initialize";
+
 /// A method that this gateway serves to a modern client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Method {

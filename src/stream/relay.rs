@@ -21,6 +21,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::exchange::Frame;
 use crate::exchange::Frames;
+use crate::exchange::Notices;
 use crate::exchange::Reply;
 use crate::protocol::call::Outcome;
 use crate::protocol::json::Json;
@@ -113,7 +114,7 @@ impl Mailbox {
 enum Post {
     Progress(Json),
     End(Json),
-    /// Nothing, and nothing will: whoever read the frames has died.
+    /// Nothing, and nothing will: there was no final message, or whoever read the frames has died.
     Closed,
     Nothing,
 }
@@ -138,13 +139,14 @@ pub struct Bounds {
 }
 
 /// Writes frames as SSE. The frames are read as they arrive, however slowly the client reads:
-/// old progress gives way to new, the end is never dropped. `render` makes the final message.
+/// old progress gives way to new, the end is never dropped. `render` makes the final message, where
+/// there is one.
 ///
 /// # Cancel safety
 /// Dropping the stream stops the reading of `frames` and drops them.
 pub fn write<E: Send + 'static>(
     mut frames: Frames<E>,
-    render: impl FnOnce(Option<Result<Outcome, E>>) -> Json + Send + 'static,
+    render: impl FnOnce(Option<Result<Outcome, E>>) -> Option<Json> + Send + 'static,
     bounds: Bounds,
     tasks: &TaskTracker,
 ) -> impl Stream<Item = Bytes> + Send + 'static {
@@ -159,11 +161,26 @@ pub fn write<E: Send + 'static>(
                 None => break None,
             }
         };
-        inbox.0.ended(render(end));
+        if let Some(last) = render(end) {
+            inbox.0.ended(last);
+        }
     };
     tasks.spawn(async move { stop.run_until_cancelled(read).map(drop).await });
     let state = Writer { mailbox, ended: false, _cancel: cancel.drop_guard() };
     stream::unfold(state, move |state| state.next(bounds.keep_alive))
+}
+
+/// Writes messages that belong to no request as SSE, as they come.
+///
+/// # Cancel safety
+/// Dropping the stream drops `notices`.
+pub fn write_notices(notices: Notices, keep_alive: Duration) -> impl Stream<Item = Bytes> + Send + 'static {
+    stream::unfold(notices, move |mut notices| async move {
+        match timeout(keep_alive, notices.next()).await {
+            Ok(message) => Some((sse::event(&message?), notices)),
+            Err(_) => Some((Bytes::from_static(sse::KEEP_ALIVE), notices)),
+        }
+    })
 }
 
 struct Writer {

@@ -157,6 +157,9 @@ pub struct Metrics {
     requests_in_flight: Gauge,
     connections_open: Gauge,
     streams_open: Gauge,
+    session_streams_open: Gauge,
+    sessions_opened: Counter,
+    sessions_ended: Counter,
     refusals: Family<ByKind, Counter>,
     token_cache: Family<ByResult, Counter>,
     key_fetches: Family<ByOutcome, Counter>,
@@ -186,6 +189,9 @@ impl Metrics {
             requests_in_flight: Gauge::default(),
             connections_open: Gauge::default(),
             streams_open: Gauge::default(),
+            session_streams_open: Gauge::default(),
+            sessions_opened: Counter::default(),
+            sessions_ended: Counter::default(),
             refusals: Family::default(),
             token_cache: Family::default(),
             key_fetches: Family::default(),
@@ -199,6 +205,7 @@ impl Metrics {
             panics: Counter::default(),
         };
         metrics.register_road();
+        metrics.register_sessions();
         metrics.register_rooms();
         metrics
     }
@@ -222,6 +229,15 @@ impl Metrics {
             self.refusals.clone(),
         );
         registry.register("panics", "Requests that died by a fault of ours", self.panics.clone());
+    }
+
+    fn register_sessions(&mut self) {
+        let registry = &mut self.registry;
+        registry.register("sessions_opened", "Answers to `initialize`", self.sessions_opened.clone());
+        let ended = self.sessions_ended.clone();
+        registry.register("sessions_ended", "Sessions that their clients ended", ended);
+        let open = self.session_streams_open.clone();
+        registry.register("session_streams_open", "GET streams of sessions open", open);
     }
 
     fn register_rooms(&mut self) {
@@ -264,6 +280,21 @@ impl Metrics {
     /// An SSE answer is open until the guard is dropped.
     pub fn stream_open(&self) -> Open {
         Open::new(&self.streams_open)
+    }
+
+    /// A session was opened.
+    pub fn session_opened(&self) {
+        self.sessions_opened.inc();
+    }
+
+    /// A session was ended by its client.
+    pub fn session_ended(&self) {
+        self.sessions_ended.inc();
+    }
+
+    /// A session's GET stream is open until the guard is dropped.
+    pub fn session_stream_open(&self) -> Open {
+        Open::new(&self.session_streams_open)
     }
 
     /// The gauge of open client connections, for `edge::accept`.

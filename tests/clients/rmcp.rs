@@ -1,5 +1,5 @@
-//! An MCP client of 2026-07-28 on rmcp, the official Rust SDK. It takes the same road as
-//! `ts.mjs` and `python.py`, and returns a line per step; the first that fails is an error.
+//! An MCP client on rmcp, the official Rust SDK, in each of its modes. It takes the road that
+//! `road.mjs` describes and returns a line per step; the first that fails is an error.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -27,6 +27,29 @@ use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig
 use serde_json::Value;
 use serde_json::json;
 
+const MODERN: &str = "2026-07-28";
+const HANDSHAKE: &str = "2025-11-25";
+
+/// How the client opens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// By `server/discover` alone.
+    Discover,
+    /// By `server/discover`, and by the handshake where that is not known.
+    Auto,
+    /// By the handshake alone.
+    Initialize,
+}
+
+/// A backend on the road.
+#[derive(Clone, Copy, Debug)]
+pub struct Backend {
+    /// What its tools' names begin with.
+    pub prefix: &'static str,
+    /// How the gateway speaks to it: `modern` or `legacy`.
+    pub era: &'static str,
+}
+
 /// Hears progress.
 #[derive(Clone, Default)]
 struct Listener(Arc<Mutex<Vec<f64>>>);
@@ -37,99 +60,209 @@ impl ClientHandler for Listener {
     }
 }
 
-struct Road {
-    client: RunningService<RoleClient, Listener>,
+/// A connected client.
+pub struct Client {
+    service: RunningService<RoleClient, Listener>,
     progress: Arc<Mutex<Vec<f64>>>,
-    prefix: String,
+    mode: Mode,
 }
 
 /// Takes the road against a gateway whose pages hold `page_size` tools.
-pub async fn drive(url: &str, token: &str, prefix: &str, page_size: usize) -> Result<Vec<String>> {
-    let listener = Listener::default();
-    let progress = listener.0.clone();
-    let transport = StreamableHttpClientTransport::from_config(
-        StreamableHttpClientTransportConfig::with_uri(url).auth_header(token),
-    );
-    let mode = ClientLifecycleMode::Discover { preferred_versions: vec![ProtocolVersion::V_2026_07_28] };
-    let client = listener.serve_with_lifecycle(transport, mode).await.context("connect")?;
-    let road = Road { client, progress, prefix: prefix.to_owned() };
-    let mut lines = vec!["ok connect".to_owned()];
-    lines.push(road.pages(page_size).await.context("pages")?);
-    lines.push(road.results().await.context("results")?);
-    lines.push(road.parallel().await.context("parallel")?);
-    lines.push(road.progress().await.context("progress")?);
-    lines.push(road.cancel().await.context("cancel")?);
-    lines.push(road.unknown_tool().await.context("unknown tool")?);
-    road.client.cancel().await?;
+pub async fn take(
+    url: &str,
+    token: &str,
+    mode: Mode,
+    backends: &[Backend],
+    page_size: usize,
+) -> Result<Vec<String>> {
+    let client = Client::connect(url, token, mode).await.context("connect")?;
+    let revision = client.revision()?;
+    let mut lines = vec![format!("ok connect ({revision})"), client.session(&revision)];
+    lines.push(client.pages(backends, page_size).await.context("pages")?);
+    for backend in backends {
+        let road = Road { client: &client, backend, token };
+        let steps = road.steps().await.with_context(|| backend.prefix)?;
+        let of = if backends.len() > 1 { format!(" of {}", backend.prefix) } else { String::new() };
+        lines.extend(steps.into_iter().map(|(name, remark)| match remark {
+            Some(remark) => format!("ok {name}{of} ({remark})"),
+            None => format!("ok {name}{of}"),
+        }));
+    }
+    lines.push(client.unknown_tool(backends[0].prefix).await.context("unknown_tool")?);
+    lines.push(client.close(&revision).await.context("close")?);
     Ok(lines)
 }
 
-impl Road {
-    async fn call(&self, tool: &str, arguments: Value) -> Result<CallToolResult, ServiceError> {
-        let arguments = arguments.as_object().cloned().unwrap_or_default();
-        let params = CallToolRequestParams::new(format!("{}{tool}", self.prefix)).with_arguments(arguments);
-        self.client.call_tool(params).await
+impl Client {
+    /// Opens a connection in this mode.
+    pub async fn connect(url: &str, token: &str, mode: Mode) -> Result<Self> {
+        let listener = Listener::default();
+        let progress = listener.0.clone();
+        let mut config = StreamableHttpClientTransportConfig::with_uri(url).auth_header(token);
+        config.allow_stateless = mode != Mode::Initialize;
+        let transport = StreamableHttpClientTransport::from_config(config);
+        let preferred_versions = vec![ProtocolVersion::V_2026_07_28];
+        let lifecycle = match mode {
+            Mode::Discover => ClientLifecycleMode::Discover { preferred_versions },
+            Mode::Auto => ClientLifecycleMode::Auto { preferred_versions, legacy_version: None },
+            Mode::Initialize => ClientLifecycleMode::Initialize,
+        };
+        let service = listener.serve_with_lifecycle(transport, lifecycle).await?;
+        Ok(Self { service, progress, mode })
     }
 
-    async fn pages(&self, page_size: usize) -> Result<String> {
+    /// The negotiated revision.
+    pub fn revision(&self) -> Result<String> {
+        let peer = self.service.peer_info().context("nothing was negotiated")?;
+        let revision = peer.protocol_version.as_str();
+        let expected: &[&str] = match self.mode {
+            Mode::Discover => &[MODERN],
+            Mode::Auto => &[MODERN, HANDSHAKE],
+            Mode::Initialize => &[HANDSHAKE],
+        };
+        ensure!(expected.contains(&revision), "negotiated {revision}");
+        ensure!(peer.capabilities.tools.is_some(), "no tools are advertised");
+        Ok(revision.to_owned())
+    }
+
+    fn session(&self, revision: &str) -> String {
+        match self.mode {
+            // It is configured to refuse a handshake without a session.
+            Mode::Initialize => "ok session".to_owned(),
+            Mode::Auto if revision == HANDSHAKE => "skip session: rmcp does not show it".to_owned(),
+            Mode::Auto | Mode::Discover => format!("ok session (none in {MODERN})"),
+        }
+    }
+
+    /// Calls a tool.
+    pub async fn call(&self, tool: &str, arguments: Value) -> Result<CallToolResult, ServiceError> {
+        let arguments = arguments.as_object().cloned().unwrap_or_default();
+        self.service.call_tool(CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments)).await
+    }
+
+    /// Calls a tool and returns the progress that was heard until its answer came.
+    pub async fn progress_of(&self, tool: &str, arguments: Value) -> Result<Vec<f64>> {
+        self.progress.lock().unwrap().clear();
+        let result = self.call(tool, arguments).await?;
+        ensure!(result.is_error != Some(true), "{result:?}");
+        let seen = self.progress.lock().unwrap().clone();
+        ensure!(seen.len() >= 2, "{} progress notifications", seen.len());
+        ensure!(seen.windows(2).all(|pair| pair[0] < pair[1]), "progress does not increase: {seen:?}");
+        Ok(seen)
+    }
+
+    /// The names of all tools, by pages.
+    pub async fn tools(&self) -> Result<Vec<Vec<String>>> {
         let (mut pages, mut cursor) = (Vec::new(), None);
         loop {
             let params = PaginatedRequestParams::default().with_cursor(cursor);
-            let page = self.client.list_tools(Some(params)).await?;
+            let page = self.service.list_tools(Some(params)).await?;
             pages.push(page.tools.iter().map(|tool| tool.name.to_string()).collect::<Vec<_>>());
             cursor = page.next_cursor;
             if cursor.is_none() {
-                break;
+                return Ok(pages);
             }
             ensure!(pages.len() < 100, "the list has no end");
         }
+    }
+
+    async fn pages(&self, backends: &[Backend], page_size: usize) -> Result<String> {
+        let pages = self.tools().await?;
         let names = pages.concat();
         let sorted: Vec<String> = names.iter().cloned().collect::<BTreeSet<_>>().into_iter().collect();
         ensure!(names == sorted, "not every name once and in order: {names:?}");
         ensure!(pages.len() > 1 && pages[0].len() == page_size, "pages: {pages:?}");
-        let all = self.client.list_all_tools().await?.len();
+        for Backend { prefix, .. } in backends {
+            ensure!(names.contains(&format!("{prefix}echo")), "no {prefix}echo in {names:?}");
+        }
+        let all = self.service.list_all_tools().await?.len();
         ensure!(all == names.len(), "the SDK's own walk sees {all} tools, not {}", names.len());
         Ok(format!("ok pages ({all} tools on {} pages)", pages.len()))
     }
 
-    async fn results(&self) -> Result<String> {
+    async fn unknown_tool(&self, prefix: &str) -> Result<String> {
+        match self.call(&format!("{prefix}no_such_tool"), json!({})).await {
+            Err(ServiceError::McpError(error)) if error.code.0 == -32602 => Ok("ok unknown_tool".to_owned()),
+            other => bail!("{other:?}"),
+        }
+    }
+
+    async fn close(self, revision: &str) -> Result<String> {
+        self.service.cancel().await?;
+        Ok(match revision {
+            MODERN => "ok close (no session to end)".to_owned(),
+            _ => "skip close: rmcp does not show its session".to_owned(),
+        })
+    }
+}
+
+/// The steps that are taken for every backend.
+struct Road<'a> {
+    client: &'a Client,
+    backend: &'a Backend,
+    token: &'a str,
+}
+
+/// A step that was taken, and its remark.
+type Step = (&'static str, Option<String>);
+
+impl Road<'_> {
+    async fn steps(&self) -> Result<Vec<Step>> {
+        self.results().await.context("results")?;
+        self.parallel().await.context("parallel")?;
+        let progress = self.client.progress_of(&self.named("slow"), json!({"ms": 500})).await;
+        let progress = progress.context("progress")?.len();
+        self.cancel().await.context("cancel")?;
+        self.headers().await.context("headers")?;
+        Ok(vec![
+            ("text", None),
+            ("structured", None),
+            ("is_error", None),
+            ("parallel", None),
+            ("progress", Some(format!("{progress} notifications"))),
+            ("cancel", Some("noticed by the backend".to_owned())),
+            ("mirrored_header", None),
+            ("token_stays", None),
+        ])
+    }
+
+    fn named(&self, tool: &str) -> String {
+        format!("{}{tool}", self.backend.prefix)
+    }
+
+    async fn call(&self, tool: &str, arguments: Value) -> Result<CallToolResult, ServiceError> {
+        self.client.call(&self.named(tool), arguments).await
+    }
+
+    async fn results(&self) -> Result<()> {
         let text = self.call("echo", json!({"text": "héllo \"wörld\"\n"})).await?;
         ensure!(text_of(&text) == "héllo \"wörld\"\n", "{text:?}");
         let structured = self.call("add", json!({"a": 2, "b": 40})).await?.structured_content;
         let values = structured.as_ref().and_then(Value::as_object).context("no structuredContent")?;
-        ensure!(values.values().any(|value| *value == json!(42)), "{structured:?}");
+        ensure!(values.values().any(|value| value.as_f64() == Some(42.0)), "{structured:?}");
         let failed = self.call("fail", json!({})).await?;
         ensure!(failed.is_error == Some(true), "{failed:?}");
-        Ok("ok text, structured, is_error".to_owned())
+        Ok(())
     }
 
-    async fn parallel(&self) -> Result<String> {
+    async fn parallel(&self) -> Result<()> {
         let markers: Vec<String> = (0..20).map(|i| format!("marker {i}")).collect();
         let calls = markers.iter().map(|text| self.call("echo", json!({"text": text})));
         let results = futures_util::future::join_all(calls).await;
         for (marker, result) in markers.iter().zip(results) {
             ensure!(text_of(&result?) == *marker, "another call's answer");
         }
-        Ok("ok parallel".to_owned())
+        Ok(())
     }
 
-    async fn progress(&self) -> Result<String> {
-        self.progress.lock().unwrap().clear();
-        self.call("slow", json!({"ms": 500})).await?;
-        let seen = self.progress.lock().unwrap().clone();
-        ensure!(seen.len() >= 2, "{} progress notifications", seen.len());
-        ensure!(seen.windows(2).all(|pair| pair[0] < pair[1]), "progress does not increase: {seen:?}");
-        Ok(format!("ok progress ({} notifications)", seen.len()))
-    }
-
-    async fn cancel(&self) -> Result<String> {
+    async fn cancel(&self) -> Result<()> {
         let before = self.cancelled().await?;
         let wait = Duration::from_millis(500);
         let call = tokio::time::timeout(wait, self.call("slow", json!({"ms": 10_000}))).await;
         ensure!(call.is_err(), "the call was over before it was cancelled");
         for _ in 0..100 {
             if self.cancelled().await? > before {
-                return Ok("ok cancel (noticed by the backend)".to_owned());
+                return Ok(());
             }
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
@@ -141,11 +274,18 @@ impl Road {
         result.structured_content.and_then(|value| value["count"].as_u64()).context("no count")
     }
 
-    async fn unknown_tool(&self) -> Result<String> {
-        match self.call("no_such_tool", json!({})).await {
-            Err(ServiceError::McpError(error)) if error.code.0 == -32602 => Ok("ok unknown_tool".to_owned()),
-            other => bail!("{other:?}"),
-        }
+    async fn headers(&self) -> Result<()> {
+        let region = self.call("region_lookup", json!({"region": "eu-wést"})).await?;
+        ensure!(text_of(&region).contains("eu-wést"), "{region:?}");
+        let headers = self.call("whoami_headers", json!({})).await?;
+        let headers = text_of(&headers);
+        let modern = self.backend.era == "modern";
+        let seen: Value = serde_json::from_str(headers).context("whoami_headers answers no JSON")?;
+        ensure!((seen["mcp-method"] == "tools/call") == modern, "{headers}");
+        ensure!(seen["mcp-protocol-version"] == if modern { MODERN } else { HANDSHAKE }, "{headers}");
+        ensure!(seen["mcp-session-id"].is_string() != modern, "{headers}");
+        ensure!(!headers.contains(self.token), "the token reached the backend");
+        Ok(())
     }
 }
 

@@ -36,25 +36,33 @@ const ROOMS: &[(&str, &[&str])] = &[
             "router",
         ],
     ),
+    // The handshake era may use the modern rooms; of those, none may use it.
+    (
+        "legacy",
+        &[
+            "exchange", "model", "protocol", "stream", "egress", "seal", "backend", "policy", "catalog",
+            "router", "methods",
+        ],
+    ),
     (
         "error",
         &[
             "model", "protocol", "exchange", "seal", "egress", "policy", "auth", "tenant", "stream",
-            "backend", "catalog", "router", "methods",
+            "backend", "catalog", "router", "methods", "*Error",
         ],
     ),
     (
         "app",
         &[
             "model", "protocol", "exchange", "seal", "egress", "policy", "auth", "tenant", "stream",
-            "backend", "catalog", "router", "methods", "error",
+            "backend", "catalog", "router", "methods", "legacy", "error",
         ],
     ),
     (
         "pipeline",
         &[
             "model", "protocol", "exchange", "seal", "egress", "policy", "auth", "tenant", "stream",
-            "backend", "catalog", "router", "methods", "error", "app",
+            "backend", "catalog", "router", "methods", "legacy", "error", "app",
         ],
     ),
     (
@@ -120,6 +128,21 @@ const STATUS_ROOMS: &[&str] = &["edge", "admin", "backend", "egress"];
 const REVISION_FILES: &[&str] = &["src/protocol/version.rs", "src/legacy/"];
 
 const HANDSHAKE_REVISIONS: &[&str] = &["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"];
+
+/// Who may ask which era a message or a revision is of: one answer to it, where the road divides, and
+/// nobody decides it again.
+const ERA_FILES: &[&str] = &[
+    "src/protocol/",
+    "src/pipeline.rs",
+    "src/pipeline/",
+    "src/legacy/",
+    "src/backend/legacy",
+    "src/backend/probe",
+    "src/backend/mcp/probe",
+];
+
+/// What somebody names who asks.
+const ERA_PATHS: &[&str] = &["crate::protocol::era", "crate::protocol::version::Handshake"];
 
 /// Names that say nothing; plurals too.
 const EMPTY_NAMES: &[&str] = &["util", "helper", "common", "misc", "manager", "base"];
@@ -371,6 +394,7 @@ fn group(text: &str, prefix: &str, offset: usize, found: &mut dyn FnMut(usize, S
 fn check(source: &Source) -> Vec<Violation> {
     let mut found = imports(source);
     found.extend(crates(source));
+    found.extend(eras(source));
     found.extend(statements(source));
     found.extend(names(source));
     found.extend(words(source));
@@ -429,6 +453,20 @@ fn crates(source: &Source) -> Vec<Violation> {
         }
     }
     found
+}
+
+/// The era is asked where the road divides.
+fn eras(source: &Source) -> Vec<Violation> {
+    if ERA_FILES.iter().any(|file| source.path.starts_with(file)) {
+        return Vec::new();
+    }
+    let asks = |path: &str| ERA_PATHS.iter().any(|era| path == *era || path.starts_with(&format!("{era}::")));
+    let asked = paths(&source.code).into_iter().filter(|(_, path)| asks(path));
+    asked
+        .map(|(line, path)| {
+            source.violation(line, format!("`{path}`: only where the road divides is the era asked"))
+        })
+        .collect()
 }
 
 /// One `use crate::room::Thing;` per line: no groups and no globs of ours.
@@ -656,6 +694,23 @@ fn each_rule_catches_its_violation() {
 }
 
 #[test]
+fn the_era_is_asked_where_the_road_divides_alone() {
+    let not = |path: &str| format!("2: `{path}`: only where the road divides is the era asked");
+    for (path, asked) in [
+        ("src/edge/respond.rs", "crate::protocol::era::Era"),
+        ("src/methods/mod.rs", "crate::protocol::era::Era::Modern"),
+        ("src/backend/mcp/call.rs", "crate::protocol::version::Handshake"),
+    ] {
+        assert_eq!(said(path, &format!("use {asked};")), [not(asked)], "{path}");
+    }
+    let used = "use crate::legacy::shape::Shape;";
+    assert_eq!(
+        said("src/router/mod.rs", used),
+        ["2: room `router` may not use `crate::legacy::shape::Shape`"]
+    );
+}
+
+#[test]
 fn what_is_allowed_passes() {
     let cases = [
         (
@@ -684,6 +739,9 @@ fn what_is_allowed_passes() {
             "use crate::pipeline::handle;\nuse jsonschema::Validator;\nlet s = StatusCode::OK;",
         ),
         ("src/protocol/version.rs", "const V: &str = \"2025-06-18\";"),
+        ("src/backend/legacy/mod.rs", "use crate::protocol::version::Handshake;"),
+        ("src/tenant/backend.rs", "use crate::model::tenant::BackendEra;\nlet era = BackendEra::Handshake;"),
+        ("src/edge/respond.rs", "use crate::legacy::LegacyError;"),
         ("src/serve.rs", "use crate::edge::accept;\nuse crate::admin::api;"),
     ];
     for (path, text) in cases {

@@ -321,15 +321,15 @@ async fn other_methods_are_answered_as_http_says() {
     let (gw, alice) = start(|_| {}).await;
     let metadata = "/.well-known/oauth-protected-resource/mcp";
     for (method, path, status, allow) in [
-        ("HEAD", "/mcp", 405, Some("POST")),
-        ("GET", "/mcp", 405, Some("POST")),
-        ("DELETE", "/mcp", 405, Some("POST")),
-        ("PUT", "/t/demo/mcp", 405, Some("POST")),
-        ("PATCH", "/t/nobody/mcp", 405, Some("POST")),
-        ("OPTIONS", "/mcp", 405, Some("POST")),
+        ("HEAD", "/mcp", 405, Some("POST, GET, DELETE")),
+        ("GET", "/mcp", 405, Some("POST, GET, DELETE")),
+        ("DELETE", "/mcp", 405, Some("POST, GET, DELETE")),
+        ("PUT", "/t/demo/mcp", 405, Some("POST, GET, DELETE")),
+        ("PATCH", "/t/nobody/mcp", 405, Some("POST, GET, DELETE")),
+        ("OPTIONS", "/mcp", 405, Some("POST, GET, DELETE")),
         ("TRACE", "/mcp", 405, Some("POST")),
-        ("BREW", "/mcp", 405, Some("POST")),
-        ("post", "/mcp", 405, Some("POST")),
+        ("BREW", "/mcp", 405, Some("POST, GET, DELETE")),
+        ("post", "/mcp", 405, Some("POST, GET, DELETE")),
         ("POST", metadata, 405, Some("GET, HEAD")),
         ("HEAD", metadata, 200, None),
         ("GET", "/", 404, None),

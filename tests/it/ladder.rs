@@ -6,6 +6,7 @@ use serde_json::json;
 use crate::harness::gateway::Caller;
 use crate::harness::gateway::Gateway;
 use crate::harness::gateway::meta;
+use crate::harness::session;
 use crate::harness::wire;
 use crate::harness::wire::Answer;
 
@@ -293,18 +294,26 @@ async fn the_id_comes_back_digit_for_digit_with_its_type() {
 }
 
 #[tokio::test]
-async fn a_handshake_client_is_told_why_and_what_is_served() {
-    let gw = Gateway::start(DEMO).await;
+async fn a_handshake_client_is_told_why_where_it_is_not_served() {
+    let gw = Gateway::start(&DEMO.replace("  demo:\n", "  demo:\n    legacy: off\n")).await;
     let alice = gw.caller("demo", "alice", "demo.use");
-    let mut headers = alice.headers("initialize", None);
-    headers.retain(|(name, _)| !name.to_ascii_lowercase().starts_with("mcp-"));
-    let body = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {
-        "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "old", "version": "1"}}});
-    let answer = alice.post(&headers, &body.to_string()).await;
+    let headers = session::bare(&alice);
+    let answer = alice.post(&headers, &session::initialize("2025-11-25", &json!({}))).await;
     assert_eq!(answer.refusal(), (400, -32022), "{}", answer.text());
     let error = &answer.message()["error"];
     assert_eq!(error["data"], json!({"supported": ["2026-07-28"], "requested": "2025-11-25"}));
     assert!(error["message"].as_str().unwrap().contains("handshake"), "{error}");
+    let with = |name: &str, value: &str| [&headers[..], &[(name.to_owned(), value.to_owned())]].concat();
+    let ping = session::request(&json!(1), "ping", &json!({}));
+    for (headers, requested) in [
+        (with("Mcp-Session-Id", "x"), "Mcp-Session-Id"),
+        (with("MCP-Protocol-Version", "2025-06-18"), "2025-06-18"),
+        (with("MCP-Protocol-Version", "2024-11-05"), "2024-11-05"),
+    ] {
+        let answer = alice.post(&headers, &ping).await;
+        assert_eq!(answer.refusal(), (400, -32022), "{}", answer.text());
+        assert_eq!(answer.message()["error"]["data"]["requested"], requested);
+    }
     gw.stop().await;
 }
 

@@ -4,6 +4,8 @@
 mod architecture;
 mod cases;
 mod commands;
+mod compatibility;
+mod conformance;
 mod edge;
 mod faults;
 mod harness;
@@ -16,5 +18,8 @@ mod peers;
 mod relay;
 #[path = "../clients/rmcp.rs"]
 mod rmcp_client;
+#[path = "../fixtures/rmcp.rs"]
+mod rmcp_server;
+mod sessions;
 mod streams;
 mod tenants;

@@ -301,7 +301,7 @@ async fn a_preflight_is_answered_without_a_token() {
         let answer = preflight(path, origin, &[post, asked]).await;
         assert_eq!((answer.status, answer.body.len()), (204, 0), "{path}");
         assert_eq!(answer.header("access-control-allow-origin"), Some(origin));
-        assert_eq!(answer.header("access-control-allow-methods"), Some("POST, GET"));
+        assert_eq!(answer.header("access-control-allow-methods"), Some("POST, GET, DELETE"));
         let allowed = answer.header("access-control-allow-headers").unwrap();
         for name in
             ["authorization", "content-type", "mcp-method", "mcp-name", "mcp-param-region", "mcp-param-city"]
@@ -318,7 +318,7 @@ async fn a_preflight_is_answered_without_a_token() {
         assert_eq!(answer.header("access-control-allow-origin"), None);
     }
     let plain = preflight("/mcp", "https://console.example", &[]).await;
-    assert_eq!((plain.status, plain.header("allow")), (405, Some("POST")));
+    assert_eq!((plain.status, plain.header("allow")), (405, Some("POST, GET, DELETE")));
     gw.stop().await;
 }
 

@@ -101,19 +101,46 @@ pub fn root() -> &'static Path {
 
 /// Runs a program to its end and returns what it said; panics with it if it failed.
 pub async fn run(command: &mut Command) -> String {
+    let (succeeded, said) = listen(command).await;
+    assert!(succeeded, "{command:?} failed:\n{said}");
+    said
+}
+
+/// Runs a program to its end; whether it succeeded, and what it said.
+pub async fn listen(command: &mut Command) -> (bool, String) {
     let output = command.stdin(Stdio::null()).kill_on_drop(true).output().await.unwrap();
     let said =
         format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success(), "{command:?} failed ({}):\n{said}", output.status);
-    said
+    (output.status.success(), said)
+}
+
+/// What runs a script.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Runtime {
+    /// Node, with the SDKs of both eras.
+    Node,
+    /// Python with the MCP SDK.
+    Python,
+    /// Python with version 1 of it.
+    Python1,
+    /// Python with fastmcp.
+    Fastmcp,
+}
+
+impl Runtime {
+    /// The variable that `scripts/peers` names it by.
+    fn variable(self) -> &'static str {
+        match self {
+            Self::Node => "FONDACO_NODE",
+            Self::Python => "FONDACO_PYTHON",
+            Self::Python1 => "FONDACO_PYTHON_1",
+            Self::Fastmcp => "FONDACO_PYTHON_FASTMCP",
+        }
+    }
 }
 
 /// Where the peers are.
 pub struct Peers {
-    /// Node 22 or later.
-    pub node: PathBuf,
-    /// Python with the MCP SDK.
-    pub python: PathBuf,
     variables: Vec<(String, String)>,
 }
 
@@ -135,24 +162,24 @@ impl Peers {
             .filter_map(|line| line.trim_start_matches("export ").split_once('='))
             .map(|(name, value)| (name.to_owned(), value.trim_matches(['"', '\'']).to_owned()))
             .collect();
-        let find = |wanted: &str| {
-            let found = variables.iter().find(|(name, _)| name == wanted);
-            PathBuf::from(&found.unwrap_or_else(|| panic!("`scripts/peers` did not write {wanted}")).1)
-        };
-        Self { node: find("FONDACO_NODE"), python: find("FONDACO_PYTHON"), variables }
+        Self { variables }
     }
 
     /// A Node script of ours.
     pub fn node(&self, script: &str) -> Command {
-        self.command(&self.node, script)
+        self.script(Runtime::Node, script)
     }
 
     /// A Python script of ours.
     pub fn python(&self, script: &str) -> Command {
-        self.command(&self.python, script)
+        self.script(Runtime::Python, script)
     }
 
-    fn command(&self, program: &Path, script: &str) -> Command {
+    /// A script of ours.
+    pub fn script(&self, runtime: Runtime, script: &str) -> Command {
+        let wanted = runtime.variable();
+        let found = self.variables.iter().find(|(name, _)| name == wanted);
+        let (_, program) = found.unwrap_or_else(|| panic!("`scripts/peers` did not write {wanted}"));
         let mut command = Command::new(program);
         command.arg(root().join(script)).envs(self.variables.iter().cloned());
         command
