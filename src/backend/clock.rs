@@ -12,6 +12,8 @@ use tokio::time::Instant;
 pub enum Clock {
     /// The time to connect.
     Connect,
+    /// The time to begin a session.
+    Open,
     /// The longest silence in one call.
     Idle,
     /// The total time of one call.
@@ -22,6 +24,7 @@ impl fmt::Display for Clock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Clock::Connect => "no connection within the connect timeout",
+            Clock::Open => "no session within the open timeout",
             Clock::Idle => "no progress within the idle timeout",
             Clock::Total => "no result within the total timeout",
         })

@@ -2,18 +2,25 @@
 //!
 //! A [`Backend`] lists what it has and answers calls. An answer that a backend gave, its own
 //! JSON-RPC errors included, is an [`Outcome`](crate::protocol::call::Outcome); a [`BackendError`]
-//! is only for not getting one. [`mcp`] speaks to MCP servers, [`demo`] is built in.
+//! is only for not getting one. [`mcp`] speaks to MCP servers, with `legacy` where they only know the
+//! handshake; [`demo`] is built in.
 
+mod backoff;
 pub mod clock;
 mod credential;
 pub mod demo;
+mod legacy;
 pub mod mcp;
 
+use std::future::Future;
 use std::sync::Arc;
 
 use http::HeaderName;
 use http::HeaderValue;
+use tokio::runtime::Handle;
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use crate::backend::clock::Clock;
 use crate::egress::Egress;
@@ -28,6 +35,22 @@ use crate::protocol::json::Json;
 use crate::protocol::meta::Meta;
 use crate::protocol::methods::List;
 use crate::protocol::methods::Method;
+use crate::telemetry::metrics::Metrics;
+
+/// What all backends of a process share.
+#[derive(Clone)]
+pub struct Surroundings {
+    /// The way out.
+    pub egress: Egress,
+    /// The limits of this process.
+    pub limits: Arc<Limits>,
+    /// What is counted.
+    pub metrics: Arc<Metrics>,
+    /// What goes on when nobody waits for it: beginning sessions, telling that they have ended.
+    pub tasks: TaskTracker,
+    /// Cancelled when the process ends.
+    pub stop: CancellationToken,
+}
 
 /// One backend of one tenant, as it is asked. Shared in an `Arc`.
 pub enum Backend {
@@ -156,7 +179,7 @@ pub struct BackendCall {
 
 /// Why there is no answer from a backend. `Display` is what the caller may read: it names no URL,
 /// no address and nothing that the backend said.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 pub enum BackendError {
     /// No connection; nothing was sent.
     #[error("the backend cannot be reached")]
@@ -178,6 +201,10 @@ pub enum BackendError {
     /// It answered with something that is no MCP answer.
     #[error("the backend gave no valid answer: {0}")]
     Invalid(&'static str),
+    /// What has to come before the first request went wrong: telling which revisions it speaks, or
+    /// beginning a session. The request itself was not sent.
+    #[error("the backend gave no valid answer when it was opened: {0}")]
+    NotOpened(&'static str),
     /// It asks the user for more input.
     #[error("the backend asks for more input (`input_required`), which this gateway does not relay yet")]
     InputRequired,
@@ -210,25 +237,42 @@ impl BackendError {
             Self::Broken(_) | Self::Invalid(_) | Self::InputRequired => true,
             Self::Unreachable(_)
             | Self::Unauthorized
+            | Self::NotOpened(_)
             | Self::Stale
             | Self::Busy
             | Self::CredentialMissing => false,
+        }
+    }
+
+    /// This error of an opening, for a request that waited for it: of that, nothing was sent.
+    fn before_request(self) -> Self {
+        match self {
+            Self::TimedOut { clock, .. } => Self::TimedOut { clock, sent: false },
+            Self::Broken(error) => Self::Unreachable(error),
+            Self::Invalid(reason) => Self::NotOpened(reason),
+            Self::InputRequired | Self::Stale => {
+                Self::NotOpened("it asks for something before anything began")
+            }
+            other => other,
+        }
+    }
+}
+
+impl Surroundings {
+    /// Does `work` beside the requests. Where the runtime is gone already, it is not done.
+    fn background(&self, work: impl Future<Output = ()> + Send + 'static) {
+        if let Ok(runtime) = Handle::try_current() {
+            self.tasks.spawn_on(work, &runtime);
         }
     }
 }
 
 impl Backend {
     /// The backend that `config` describes, for the tenant that it belongs to.
-    pub fn new(
-        config: Arc<tenant::Backend>,
-        tenant: TenantName,
-        egress: Egress,
-        limits: Arc<Limits>,
-    ) -> Self {
+    pub fn new(config: Arc<tenant::Backend>, tenant: TenantName, around: Surroundings) -> Self {
         match &config.kind {
-            // Connections of its own: what a server leaves on one never meets another tenant.
-            BackendKind::Mcp { url, .. } => {
-                Self::Mcp(mcp::Mcp::new(url, config.clone(), tenant, egress.apart(), limits))
+            BackendKind::Mcp { url, era } => {
+                Self::Mcp(mcp::Mcp::new(url, *era, config.clone(), tenant, around))
             }
             BackendKind::Demo => Self::Demo(demo::Demo::new(config)),
         }
@@ -246,16 +290,35 @@ impl Backend {
         }
     }
 
-    /// Begins a call. What fails before anything could be sent is an `Err` here, everything later
-    /// the stream's one [`Frame::End`](crate::exchange::Frame::End). Nothing is sent before the
+    /// Begins a call. What fails before it could be sent may be an `Err` here, everything later is
+    /// the stream's one [`Frame::End`](crate::exchange::Frame::End). The call is not sent before the
     /// stream is polled.
     ///
     /// # Cancel safety
-    /// Dropping the stream closes the connection, which tells the backend to stop.
+    /// Dropping the stream tells the backend to stop, and closes the connection.
     pub async fn call(&self, call: BackendCall) -> Result<Frames<BackendError>, BackendError> {
         match self {
-            Self::Mcp(backend) => backend.call(call),
+            Self::Mcp(backend) => backend.call(call).await,
             Self::Demo(backend) => backend.call(call),
+        }
+    }
+
+    /// Nobody new will ask it: what it keeps of its server ends as soon as it is not in use.
+    pub fn retire(&self) {
+        match self {
+            Self::Mcp(backend) => backend.retire(),
+            Self::Demo(_) => {}
+        }
+    }
+
+    /// Ends what it keeps of its server, in use or not, within `limits.notice_time`.
+    ///
+    /// # Cancel safety
+    /// Dropping the future leaves the rest to the server.
+    pub async fn shutdown(&self) {
+        match self {
+            Self::Mcp(backend) => backend.shutdown().await,
+            Self::Demo(_) => {}
         }
     }
 }

@@ -21,6 +21,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::backend::Backend;
 use crate::backend::Listing;
+use crate::backend::Surroundings;
 use crate::catalog::entry::Home;
 use crate::catalog::snapshot::Snapshot;
 use crate::catalog::source;
@@ -45,12 +46,13 @@ const LINES: usize = 20;
 pub struct Catalogs(Arc<Inner>);
 
 struct Inner {
-    egress: Egress,
     limits: Arc<Limits>,
     tenants: RwLock<Tenants>,
     tasks: TaskTracker,
     stop: CancellationToken,
     metrics: Arc<Metrics>,
+    /// What the backends get.
+    around: Surroundings,
 }
 
 #[derive(Default)]
@@ -79,7 +81,14 @@ impl Catalogs {
     /// No catalogs yet. Backends are asked through `egress`.
     pub fn new(egress: Egress, limits: Arc<Limits>, metrics: Arc<Metrics>) -> Self {
         let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
-        Self(Arc::new(Inner { egress, limits, tenants: RwLock::default(), tasks, stop, metrics }))
+        let around = Surroundings {
+            egress,
+            limits: limits.clone(),
+            metrics: metrics.clone(),
+            tasks: tasks.clone(),
+            stop: stop.clone(),
+        };
+        Self(Arc::new(Inner { limits, tenants: RwLock::default(), tasks, stop, metrics, around }))
     }
 
     /// The tenant's catalog now. Only the first build of a configuration is waited for, together,
@@ -136,16 +145,21 @@ impl Catalogs {
         states.retain(|name, state| {
             let now = current.get(name);
             if now.is_none_or(|now| now.digest != state.tenant.digest) {
-                state.stop.cancel();
+                state.retire();
             }
             // What is there of an earlier configuration is what the next one begins with.
             now.is_some()
         });
     }
 
-    /// Ends all refreshing. Snapshots stay readable.
+    /// Ends all refreshing, and what backends keep of their servers. Snapshots stay readable.
     pub async fn shutdown(&self) {
         self.0.stop.cancel();
+        let sources: Vec<_> = {
+            let known = self.0.tenants.read().unwrap_or_else(PoisonError::into_inner);
+            known.states.values().flat_map(|state| state.sources.clone()).collect()
+        };
+        join_all(sources.iter().map(|source| source.home.live.shutdown())).await;
         self.0.tasks.close();
         self.0.tasks.wait().await;
     }
@@ -187,7 +201,7 @@ impl Catalogs {
             self.0.tasks.spawn(state.stop.clone().run_until_cancelled_owned(task));
         }
         if let Some(earlier) = known.states.insert(tenant.name.clone(), state.clone()) {
-            earlier.stop.cancel();
+            earlier.retire();
         }
         state
     }
@@ -211,8 +225,8 @@ impl Tenants {
 impl State {
     fn new(inner: &Inner, tenant: Arc<Tenant>, earlier: Option<&State>) -> Self {
         let source = |config: &Arc<_>| {
-            let (name, egress, limits) = (tenant.name.clone(), inner.egress.clone(), inner.limits.clone());
-            let live = Arc::new(Backend::new(Arc::clone(config), name, egress, limits));
+            let live = Backend::new(Arc::clone(config), tenant.name.clone(), inner.around.clone());
+            let live = Arc::new(live);
             let earlier =
                 earlier.and_then(|state| state.sources.iter().find(|s| s.home.config.name == config.name));
             let home = Home { config: config.clone(), live };
@@ -228,6 +242,12 @@ impl State {
             composing: Mutex::new(()),
             stop: inner.stop.child_token(),
         }
+    }
+
+    /// Its backends are not asked any more, but for requests that travel with it.
+    fn retire(&self) {
+        self.stop.cancel();
+        self.sources.iter().for_each(|source| source.home.live.retire());
     }
 
     /// Puts what the sources have now in place. Says how many entries are newly left out.

@@ -1,8 +1,6 @@
 //! One backend of a tenant, as the catalog asks it: when, and what of its answer is kept.
 
 use std::error::Error;
-use std::hash::BuildHasher;
-use std::hash::RandomState;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,6 +12,7 @@ use tokio::time::Instant;
 use crate::backend::Listing;
 use crate::catalog::entry::Home;
 use crate::catalog::snapshot::Part;
+use crate::model::chance::fraction;
 use crate::model::limits::Limits;
 use crate::model::tenant;
 use crate::protocol::methods::List;
@@ -187,7 +186,7 @@ pub(super) struct Answer {
 pub(super) fn back_off(failures: u32) -> Duration {
     let (first, longest) = BACK_OFF;
     let wait = first.saturating_mul(2u32.saturating_pow(failures.saturating_sub(1))).min(longest);
-    wait.mul_f64(0.5 + 0.5 * random())
+    wait.mul_f64(0.5 + 0.5 * fraction())
 }
 
 /// How long a list is good for.
@@ -195,15 +194,10 @@ pub(super) fn back_off(failures: u32) -> Duration {
 /// spec: server/utilities/caching, Freshness Calculation (who polls MUST apply jitter)
 pub(super) fn until_next(ttl_ms: Option<u64>, limits: &Limits) -> Duration {
     let wait = match ttl_ms {
-        None | Some(0) => limits.refresh_time.mul_f64(0.9 + 0.2 * random()),
-        Some(ttl) => Duration::from_millis(ttl).clamp(LEAST_TTL, MOST_TTL).mul_f64(1.0 + 0.1 * random()),
+        None | Some(0) => limits.refresh_time.mul_f64(0.9 + 0.2 * fraction()),
+        Some(ttl) => Duration::from_millis(ttl).clamp(LEAST_TTL, MOST_TTL).mul_f64(1.0 + 0.1 * fraction()),
     };
     wait.min(MOST_TTL)
-}
-
-/// A number from 0 to 1 that differs between replicas and calls. Not for secrets.
-fn random() -> f64 {
-    f64::from((RandomState::new().hash_one(()) >> 32) as u32) / f64::from(u32::MAX)
 }
 
 /// Whether both ask the same place with the same credential.

@@ -16,6 +16,7 @@ use crate::config::Settings;
 use crate::config::public;
 use crate::config::report::Problem;
 use crate::config::report::Report;
+use crate::model::tenant::BackendEra;
 use crate::model::tenant::BackendKind;
 use crate::seal::KeyRing;
 use crate::tenant::file::Loaded;
@@ -80,10 +81,15 @@ fn summary(settings: &Settings, sources: &Sources, loaded: Loaded, out: &mut imp
     for tenant in directory.tenants() {
         for backend in &tenant.backends {
             let place = match &backend.kind {
-                BackendKind::Mcp { url, .. } => {
+                BackendKind::Mcp { url, era } => {
                     internal.extend(needs_leave(url, settings));
+                    let era = match era {
+                        BackendEra::Auto => "",
+                        BackendEra::Modern => ", era modern",
+                        BackendEra::Handshake => ", era legacy",
+                    };
                     // Without its query, which may be a key.
-                    format!("mcp {}{}", url.origin().ascii_serialization(), url.path())
+                    format!("mcp {}{}{era}", url.origin().ascii_serialization(), url.path())
                 }
                 BackendKind::Demo => "demo".to_owned(),
             };
@@ -174,7 +180,7 @@ tenants:
     issuers: [{shared: http://localhost:9000}]
     backends:
       crm: {kind: mcp, url: http://10.0.0.7/mcp?key=s3cret}
-      wiki: {kind: mcp, url: https://wiki.example/mcp}
+      wiki: {kind: mcp, url: https://wiki.example/mcp, era: legacy}
       demo: {kind: demo}
 ";
 
@@ -185,7 +191,7 @@ tenants:
 ok
 tenants: 1, endpoints: 2
   acme crm: mcp http://10.0.0.7/mcp
-  acme wiki: mcp https://wiki.example/mcp
+  acme wiki: mcp https://wiki.example/mcp, era legacy
   acme demo: demo
 internal addresses and clear text need, in the configuration,
   [egress]

@@ -24,6 +24,9 @@ macro_rules! limits {
             if limits.drain_accept >= limits.drain_total {
                 return fields.need("drain_accept")?.refuse("expected less than `limits.drain_total`");
             }
+            if limits.open_pause > limits.open_pause_most {
+                return fields.need("open_pause")?.refuse("expected at most `limits.open_pause_most`");
+            }
             Some(limits)
         }
     };
@@ -64,6 +67,13 @@ limits! {
     upstream_calls: count 1, 100_000;
     call_time: duration 100, 24 * HOUR;
     connect_time: duration 10, 300 * SECOND;
+    probe_time: duration 10, 300 * SECOND;
+    open_time: duration 10, 300 * SECOND;
+    open_pause: duration 1, HOUR;
+    open_pause_most: duration 1, HOUR;
+    upstream_sessions: count 1, 100_000;
+    upstream_session_idle: duration 10, 24 * HOUR;
+    notice_time: duration 10, 60 * SECOND;
     upstream_pages: count 1, 100_000;
     upstream_tools: count 1, 1_000_000;
     upstream_prompts: count 1, 1_000_000;

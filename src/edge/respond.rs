@@ -128,7 +128,7 @@ fn backend(error: &BackendError) -> (StatusCode, Option<i64>) {
         BackendError::Unauthorized => (StatusCode::BAD_GATEWAY, Some(code::UPSTREAM_AUTH)),
         BackendError::Busy => (StatusCode::SERVICE_UNAVAILABLE, Some(code::OVERLOADED)),
         BackendError::TimedOut { .. } => (StatusCode::GATEWAY_TIMEOUT, Some(code::INTERNAL_ERROR)),
-        BackendError::Unreachable(_) | BackendError::CredentialMissing => {
+        BackendError::Unreachable(_) | BackendError::NotOpened(_) | BackendError::CredentialMissing => {
             (StatusCode::BAD_GATEWAY, Some(code::INTERNAL_ERROR))
         }
         BackendError::Stale

@@ -73,6 +73,20 @@ pub struct Limits {
     pub call_time: Duration,
     /// Time to connect to a backend.
     pub connect_time: Duration,
+    /// How long a backend may be silent when it is asked which era it speaks.
+    pub probe_time: Duration,
+    /// Time to open a session with a backend of the handshake era.
+    pub open_time: Duration,
+    /// After a backend could not be opened, no other try is made for so long; doubled each time.
+    pub open_pause: Duration,
+    /// The longest such pause.
+    pub open_pause_most: Duration,
+    /// Most sessions with one backend of the handshake era.
+    pub upstream_sessions: usize,
+    /// How long a session is kept that nobody uses.
+    pub upstream_session_idle: Duration,
+    /// Time for what a backend is only told: that a call is cancelled, that a session has ended.
+    pub notice_time: Duration,
     /// Most pages of one list of a backend.
     pub upstream_pages: usize,
     /// Most tools of one backend.
@@ -157,6 +171,13 @@ impl Default for Limits {
             upstream_calls: 512,
             call_time: seconds(600),
             connect_time: seconds(3),
+            probe_time: seconds(3),
+            open_time: seconds(10),
+            open_pause: Duration::from_millis(250),
+            open_pause_most: seconds(30),
+            upstream_sessions: 1_000,
+            upstream_session_idle: seconds(600),
+            notice_time: seconds(2),
             upstream_pages: 100,
             upstream_tools: 5_000,
             upstream_prompts: 1_000,

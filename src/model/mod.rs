@@ -1,6 +1,7 @@
 //! The nouns of the gateway and its clock. Nothing here does IO.
 
 pub mod caller;
+pub mod chance;
 pub mod clock;
 pub mod endpoint;
 pub mod limits;

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use secrecy::ExposeSecret;
 use secrecy::SecretString;
 
 use crate::model::name::BackendName;
@@ -139,17 +140,31 @@ pub enum CredentialPlace {
 
 /// A secret whose value may change while it is in use; clones share it.
 #[derive(Clone, Default)]
-pub struct SecretCell(Arc<arc_swap::ArcSwapOption<SecretString>>);
+pub struct SecretCell(Arc<arc_swap::ArcSwapOption<SecretValue>>);
+
+/// The value of a secret, and how many other values it had before.
+pub struct SecretValue {
+    /// The value.
+    pub value: SecretString,
+    /// Grows with every value that differs from the one before it.
+    pub version: u64,
+}
 
 impl SecretCell {
     /// The value now; `None` while its source cannot be read.
-    pub fn get(&self) -> Option<Arc<SecretString>> {
+    pub fn get(&self) -> Option<Arc<SecretValue>> {
         self.0.load_full()
     }
 
-    /// Puts a new value in place.
-    pub fn set(&self, value: Option<SecretString>) {
-        self.0.store(value.map(Arc::new));
+    /// Puts a value in place. The same value again changes nothing.
+    pub fn set(&self, value: SecretString) {
+        self.0.rcu(|now| match now {
+            Some(now) if now.value.expose_secret() == value.expose_secret() => now.clone(),
+            now => {
+                let version = now.as_ref().map_or(0, |now| now.version) + 1;
+                Arc::new(SecretValue { value: value.clone(), version })
+            }
+        });
     }
 }
 

@@ -12,6 +12,8 @@ pub const METHOD_NOT_FOUND: i64 = -32601;
 pub const INVALID_PARAMS: i64 = -32602;
 /// JSON-RPC: our fault, or the backend's.
 pub const INTERNAL_ERROR: i64 = -32603;
+/// Of servers of the handshake era, by custom: there is no such session.
+pub const NO_SESSION: i64 = -32000;
 /// MCP: a header does not mirror the body.
 pub const HEADER_MISMATCH: i64 = -32020;
 /// MCP: the client did not declare a capability that is needed.

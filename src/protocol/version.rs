@@ -45,6 +45,13 @@ impl Handshake {
         self == Handshake::March
     }
 
+    /// Whether the messages of a session carry its revision in a header.
+    ///
+    /// spec: 2025-06-18 changelog, Major changes
+    pub fn has_version_header(self) -> bool {
+        self >= Handshake::June
+    }
+
     /// Whether tools have output schemas, and results structured content.
     ///
     /// spec: 2025-06-18 changelog, Major changes

@@ -71,6 +71,56 @@ impl Outcome {
     }
 }
 
+/// What a probe of a backend's era found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Probed {
+    /// The modern era.
+    Modern,
+    /// The handshake era.
+    Handshake,
+    /// Nothing.
+    Failed,
+}
+
+impl Probed {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Modern => "modern",
+            Self::Handshake => "handshake",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+/// What happened to a session with a backend of the handshake era.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum SessionEvent {
+    /// It was opened.
+    Opened,
+    /// It was opened in place of one that the backend did not know any more.
+    Reopened,
+    /// It could not be opened.
+    Failed,
+    /// It is over.
+    Ended,
+}
+
+impl SessionEvent {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Opened => "opened",
+            Self::Reopened => "reopened",
+            Self::Failed => "failed",
+            Self::Ended => "ended",
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ByEvent {
+    event: &'static str,
+}
+
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ByMethod {
     method: &'static str,
@@ -115,6 +165,8 @@ pub struct Metrics {
     key_fetches: Family<ByOutcome, Counter>,
     upstream_requests: Family<ByOutcome, Counter>,
     upstream_seconds: Histogram,
+    upstream_probes: Family<ByResult, Counter>,
+    upstream_sessions: Family<ByEvent, Counter>,
     catalog_refreshes: Family<ByOutcome, Counter>,
     entries_left_out: Counter,
     config_reloads: Family<ByOutcome, Counter>,
@@ -145,6 +197,8 @@ impl Metrics {
             key_fetches: Family::default(),
             upstream_requests: Family::default(),
             upstream_seconds: seconds(),
+            upstream_probes: Family::default(),
+            upstream_sessions: Family::default(),
             catalog_refreshes: Family::default(),
             entries_left_out: Counter::default(),
             config_reloads: Family::default(),
@@ -196,6 +250,13 @@ impl Metrics {
             "Time from sending a request to a backend to the end of its answer",
             Unit::Seconds,
             self.upstream_seconds.clone(),
+        );
+        let probes = self.upstream_probes.clone();
+        registry.register("upstream_probes", "Probes of a backend's era, by what they found", probes);
+        registry.register(
+            "upstream_sessions",
+            "What happened to sessions with backends of the handshake era",
+            self.upstream_sessions.clone(),
         );
         let refreshes = self.catalog_refreshes.clone();
         registry.register("catalog_refreshes", "Refreshes of a backend's catalog", refreshes);
@@ -264,6 +325,16 @@ impl Metrics {
         self.upstream_seconds.observe(time.as_secs_f64());
     }
 
+    /// A backend was probed for its era.
+    pub fn probe(&self, found: Probed) {
+        self.upstream_probes.get_or_create(&ByResult { result: found.as_str() }).inc();
+    }
+
+    /// Something happened to a session with a backend.
+    pub fn upstream_session(&self, event: SessionEvent) {
+        self.upstream_sessions.get_or_create(&ByEvent { event: event.as_str() }).inc();
+    }
+
     /// A backend was asked for its list of tools.
     pub fn catalog_refresh(&self, outcome: Outcome) {
         self.catalog_refreshes.get_or_create(&ByOutcome { outcome: outcome.as_str() }).inc();
@@ -326,6 +397,8 @@ mod tests {
 
     use super::Metrics;
     use super::Outcome;
+    use super::Probed;
+    use super::SessionEvent;
 
     const PAGE: &str = include_str!("../../docs/reference/metrics.md");
 
@@ -338,6 +411,8 @@ mod tests {
         metrics.token_cache(true);
         metrics.key_fetch(Outcome::Ok);
         metrics.upstream(Outcome::Ok, Duration::ZERO);
+        metrics.probe(Probed::Modern);
+        metrics.upstream_session(SessionEvent::Opened);
         metrics.catalog_refresh(Outcome::Ok);
         metrics.config_reload(Outcome::Ok);
         let encoded = metrics.encode();

@@ -91,8 +91,8 @@ impl Secrets {
             match secret.origin.read(env) {
                 Ok(value) => {
                     let old = secret.cell.get();
-                    if old.as_ref().is_none_or(|old| old.expose_secret() != value.expose_secret()) {
-                        secret.cell.set(Some(value));
+                    if old.as_ref().is_none_or(|old| old.value.expose_secret() != value.expose_secret()) {
+                        secret.cell.set(value);
                         tracing::info!(tenant, secret = name, "a secret has a new value");
                     }
                     secret.stale = false;
@@ -162,7 +162,7 @@ pub(super) fn read(
         None => {
             let cell = SecretCell::default();
             match origin.read(env) {
-                Ok(value) => cell.set(Some(value)),
+                Ok(value) => cell.set(value),
                 Err(error) => return place.refuse(error.to_string()),
             }
             cell

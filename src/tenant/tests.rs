@@ -114,7 +114,7 @@ fn the_example_loads() {
     assert_eq!((backend.scopes[1].kind, &*backend.scopes[1].glob), (Some(ObjectKind::Tool), "delete_*"));
     let credential = backend.credential.as_ref().unwrap();
     assert_eq!(credential.place, CredentialPlace::Bearer);
-    assert_eq!(credential.value.get().unwrap().expose_secret(), "s3cret");
+    assert_eq!(credential.value.get().unwrap().value.expose_secret(), "s3cret");
     assert!(!format!("{loaded:?}").contains("s3cret"));
 }
 
@@ -659,7 +659,7 @@ fn secrets_follow_their_files() {
     std::fs::write(&path, text).unwrap();
     let tenants = open(&path);
     let backend = Arc::clone(&tenants.current().tenant(&name("acme")).unwrap().backends[0]);
-    let value = || backend.credential.as_ref().unwrap().value.get().unwrap().expose_secret().to_owned();
+    let value = || backend.credential.as_ref().unwrap().value.get().unwrap().value.expose_secret().to_owned();
     assert_eq!(value(), "one");
 
     std::fs::write(&secret, "two\r\n").unwrap();
@@ -680,7 +680,7 @@ fn secrets_follow_their_files() {
     std::fs::write(&path, text.replace("file: token", "file: token2")).unwrap();
     assert_eq!((tenants.reload(), value()), (Reload::Swapped, "three".to_owned()));
     let moved = Arc::clone(&tenants.current().tenant(&name("acme")).unwrap().backends[0]);
-    assert_eq!(moved.credential.as_ref().unwrap().value.get().unwrap().expose_secret(), "four");
+    assert_eq!(moved.credential.as_ref().unwrap().value.get().unwrap().value.expose_secret(), "four");
 }
 
 /// The way an orchestrator replaces mounted files: a new directory, and a link that is renamed.

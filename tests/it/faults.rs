@@ -23,16 +23,19 @@ use crate::harness::wire::Answer;
 const SWALLOWED: usize = 36 << 20;
 
 /// A fault, how it is made, and the status, code, `data` and a word of its answer. Code 0 is a result.
-struct Row {
-    fault: &'static str,
-    behaviour: Behaviour,
+pub struct Row {
+    /// What it is called.
+    pub fault: &'static str,
+    /// What makes it.
+    pub behaviour: Behaviour,
     status: u16,
     code: i64,
     data: Value,
     word: &'static str,
 }
 
-fn row(
+/// A row of the table.
+pub fn row(
     fault: &'static str,
     behaviour: Behaviour,
     status: u16,
@@ -44,23 +47,27 @@ fn row(
 }
 
 /// The backend may have acted: 200, since a proxy that retries on 5xx would run the tool again.
-fn unknown(fault: &'static str, behaviour: Behaviour, word: &'static str) -> Row {
+pub fn unknown(fault: &'static str, behaviour: Behaviour, word: &'static str) -> Row {
     row(fault, behaviour, 200, -32603, json!({"outcome": "unknown"}), word)
 }
 
-fn http(head: &str, body: &str) -> Behaviour {
+/// These bytes of HTTP.
+pub fn http(head: &str, body: &str) -> Behaviour {
     Behaviour::Raw(format!("HTTP/1.1 {head}\r\n\r\n{body}"))
 }
 
-fn error(status: u16, code: i64, data: &str) -> Behaviour {
+/// A JSON-RPC error under this status.
+pub fn error(status: u16, code: i64, data: &str) -> Behaviour {
     Behaviour::Error(status, format!(r#"{{"code":{code},"message":"theirs"{data}}}"#))
 }
 
-fn body(body: &str) -> Behaviour {
+/// This text as JSON.
+pub fn body(body: &str) -> Behaviour {
     http("200 OK\r\nContent-Type: application/json", body)
 }
 
-fn silent_and_broken() -> Vec<Row> {
+/// Backends that say nothing, or break.
+pub fn silent_and_broken() -> Vec<Row> {
     vec![
         unknown("hangs", Behaviour::Hang, "idle timeout"),
         unknown("hangs in the stream", Behaviour::HangInStream, "idle timeout"),
@@ -77,7 +84,8 @@ fn silent_and_broken() -> Vec<Row> {
     ]
 }
 
-fn wrong_answers(elsewhere: &str) -> Vec<Row> {
+/// Backends that answer what is no answer.
+pub fn wrong_answers(elsewhere: &str) -> Vec<Row> {
     let result = |text: &str| Behaviour::Result(text.into());
     let both = r#"{"jsonrpc":"2.0","id":$ID,"result":{},"error":{"code":1,"message":"m"}}"#;
     let right = r#"{"jsonrpc":"2.0","id":$ID,"result":{}}"#;
@@ -155,7 +163,7 @@ tenants:
 }
 
 /// Calls the good backends for as long as `fault` is going on, and at least once each.
-async fn meanwhile(fault: impl Future<Output = Answer>, good: &[&Caller]) -> Answer {
+pub async fn meanwhile(fault: impl Future<Output = Answer>, good: &[&Caller]) -> Answer {
     let unharmed = async |n: usize| {
         for caller in good {
             let call = caller.call_tool("good_echo", json!({"n": n}));
@@ -178,7 +186,8 @@ async fn meanwhile(fault: impl Future<Output = Answer>, good: &[&Caller]) -> Ans
     answer
 }
 
-fn judge(row: &Row, answer: &Answer) -> Result<(), String> {
+/// Whether the answer is the row's.
+pub fn judge(row: &Row, answer: &Answer) -> Result<(), String> {
     let got = answer.refusal();
     let data = if row.code == 0 { Value::Null } else { answer.message()["error"]["data"].clone() };
     let right = got == (row.status, row.code) && data == row.data && answer.text().contains(row.word);

@@ -12,6 +12,7 @@ mod harness;
 mod identity;
 mod isolation;
 mod ladder;
+mod legacy_backends;
 mod observe;
 mod peers;
 mod prompts;

@@ -17,6 +17,7 @@ use crate::harness::process;
 use crate::harness::serving::Serving;
 use crate::harness::upstream::Behaviour;
 use crate::harness::upstream::Upstream;
+use crate::harness::upstream::sessions::Handshake;
 use crate::harness::wait::eventually;
 use crate::harness::wire;
 use crate::harness::wire::Answer;
@@ -180,6 +181,12 @@ async fn metrics_move_with_issuers_backends_and_reloads() {
     drop(leaving);
     reaches(&gw, r#"fondaco_requests_total{method="tools/call",outcome="cancelled"}"#, 1.0).await;
     assert_eq!(metric(&gw, "fondaco_requests_in_flight").await, 0.0);
+
+    upstream.handshake(Handshake::default()).behave("echo", Behaviour::Echo);
+    bob.call_tool("b_echo", json!({})).await.result();
+    reaches(&gw, r#"fondaco_upstream_sessions_total{event="opened"}"#, 1.0).await;
+    assert_eq!(metric(&gw, r#"fondaco_upstream_probes_total{result="modern"}"#).await, 1.0);
+    assert_eq!(metric(&gw, r#"fondaco_upstream_probes_total{result="handshake"}"#).await, 1.0);
 
     let reloads = |outcome: &str| format!("fondaco_config_reloads_total{{outcome=\"{outcome}\"}}");
     std::fs::write(&file, "tenants: [").unwrap();

@@ -19,7 +19,7 @@ const UPSTREAM_INFO_KEY: &str = "dev.fondaco/upstreamServerInfo";
 const MESSAGE_BYTES: usize = 4 << 10;
 
 /// What one message means for the call.
-pub(super) enum Heard {
+pub(in crate::backend) enum Heard {
     /// Nothing: it is dropped.
     Nothing,
     /// A progress notification, rewritten for the client.
@@ -29,7 +29,7 @@ pub(super) enum Heard {
 }
 
 /// Judges the messages that answer one request.
-pub(super) struct Judge {
+pub(in crate::backend) struct Judge {
     id: u64,
     progress: Option<Progress>,
 }
@@ -47,14 +47,14 @@ struct Envelope {
 
 impl Judge {
     /// Of the request with the id `id`, whose client wants progress under `token`, if any.
-    pub(super) fn new(id: u64, token: Option<Json>) -> Self {
+    pub(in crate::backend) fn new(id: u64, token: Option<Json>) -> Self {
         Self { id, progress: token.map(|token| Progress::new(id, token)) }
     }
 
     /// Judges one message. After an `Err` or a [`Heard::Final`] nothing more may be read.
     ///
     /// spec: basic/index, Messages; streamable-http, Receiving Messages
-    pub(super) fn hear(&mut self, message: &Json) -> Result<Heard, BackendError> {
+    pub(in crate::backend) fn hear(&mut self, message: &Json) -> Result<Heard, BackendError> {
         let envelope = Envelope::of(message)?;
         if let Some(method) = &envelope.method {
             return self.notification(method, &envelope);

@@ -1,11 +1,8 @@
-//! A call in flight: one request, the frames of its answer, two clocks.
+//! A request from its beginning to its end, in whichever era its server speaks; two clocks.
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use futures_util::stream;
-use http::Request;
-use http_body_util::Full;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
@@ -13,129 +10,201 @@ use crate::backend::BackendCall;
 use crate::backend::BackendError;
 use crate::backend::clock::Clock;
 use crate::backend::clock::Clocks;
-use crate::backend::mcp::answer::Heard;
-use crate::backend::mcp::answer::Judge;
-use crate::backend::mcp::request;
-use crate::backend::mcp::response::Reader;
-use crate::backend::mcp::upstream::Upstream;
-use crate::egress::Egress;
+use crate::backend::legacy;
+use crate::backend::mcp::flight;
+use crate::backend::mcp::probe::Era;
+use crate::backend::mcp::probe::Probe;
 use crate::exchange::Frame;
 use crate::exchange::Frames;
 use crate::model::limits::Limits;
 use crate::protocol::call::Outcome;
-use crate::protocol::json::compose::Object;
+use crate::protocol::json::Json;
 use crate::protocol::methods::Method;
 
 /// How many times deeper than a request a list may be nested: one tool that is too deep is judged by
 /// itself, and its siblings stay.
 const LIST_DEPTHS: usize = 4;
 
-/// A call from its request to its end. Dropping it closes the connection.
-///
-/// spec: streamable-http, Cancellation
-struct Flight {
-    egress: Egress,
-    limits: Arc<Limits>,
-    judge: Judge,
-    clocks: Clocks,
-    stage: Stage,
-    /// Returned on drop.
-    _slot: OwnedSemaphorePermit,
+/// What a server is asked.
+pub(in crate::backend) enum Question {
+    /// A caller's request.
+    Caller(BackendCall),
+    /// A request on the gateway's own account, with these `params`.
+    Own(Method, Json),
 }
 
-enum Stage {
-    Send(Request<Full<Bytes>>),
-    Read(Reader),
-    Over,
+impl Question {
+    /// How deep its answer may be nested.
+    pub(in crate::backend) fn depth(&self, limits: &Limits) -> usize {
+        match self {
+            Self::Caller(_) => limits.json_depth,
+            Self::Own(..) => LIST_DEPTHS * limits.json_depth,
+        }
+    }
+
+    /// Whether asking twice does no harm.
+    fn is_safe(&self) -> bool {
+        match self {
+            Self::Caller(call) => call.method != Method::ToolsCall,
+            Self::Own(..) => true,
+        }
+    }
+}
+
+/// One step of a request in flight.
+pub(in crate::backend) enum Step {
+    /// A frame of its answer.
+    Frame(Frame<BackendError>),
+    /// The server speaks as one of the other era does.
+    Astray(Astray),
+}
+
+/// What came from a server that may speak the other era.
+pub(in crate::backend) struct Astray {
+    /// Whether it surely did nothing.
+    pub(in crate::backend) untouched: bool,
+    /// How the request ends if there is nothing better.
+    pub(in crate::backend) end: Result<Outcome, BackendError>,
+}
+
+impl From<BackendError> for Step {
+    fn from(error: BackendError) -> Self {
+        Self::Frame(Frame::End(Err(error)))
+    }
+}
+
+/// A request on its way. Dropping it before its end cancels it.
+pub(super) struct Voyage {
+    probe: Arc<Probe>,
+    question: Question,
+    clocks: Clocks,
+    leg: Leg,
+    /// Whether it went on in the other era once.
+    turned: bool,
+    /// Returned on drop; a leg of the handshake era has it for as long as that goes on.
+    slot: Option<OwnedSemaphorePermit>,
+}
+
+enum Leg {
+    Modern(flight::Flight),
+    Handshake(legacy::flight::Flight),
 }
 
 /// Begins a call; see [`Backend::call`](crate::backend::Backend::call).
-pub(super) fn begin(upstream: &Upstream, call: BackendCall) -> Result<Frames<BackendError>, BackendError> {
+pub(super) async fn begin(
+    probe: &Arc<Probe>,
+    call: BackendCall,
+) -> Result<Frames<BackendError>, BackendError> {
     if call.deadline <= Instant::now() {
         return Err(BackendError::TimedOut { clock: Clock::Total, sent: false });
     }
+    let upstream = probe.upstream();
     let slot = upstream.slot()?;
-    let id = upstream.mint_id();
-    let request = request::call(upstream, id, &call)?;
-    let flight = Flight {
-        egress: upstream.egress.clone(),
-        limits: upstream.limits.clone(),
-        judge: Judge::new(id, call.meta.progress_token),
-        clocks: Clocks::start(upstream.config.idle_timeout, upstream.config.timeout, call.deadline),
-        stage: Stage::Send(request),
-        _slot: slot,
-    };
-    Ok(Box::pin(stream::unfold(Some(flight), |flight| async {
-        let mut flight = flight?;
-        let frame = flight.next().await;
+    let clocks = Clocks::start(upstream.config.idle_timeout, upstream.config.timeout, call.deadline);
+    let voyage = Box::new(Voyage::begin(probe, Question::Caller(call), clocks, Some(slot)).await?);
+    Ok(Box::pin(stream::unfold(Some(voyage), |voyage| async {
+        let mut voyage = voyage?;
+        let frame = voyage.next().await;
         // What is over is dropped at once: its slot is free before anybody reads the frame.
-        let flight = matches!(frame, Frame::Progress(_)).then_some(flight);
-        Some((frame, flight))
+        let voyage = matches!(frame, Frame::Progress(_)).then_some(voyage);
+        Some((frame, voyage))
     })))
 }
 
-impl Flight {
+/// Asks on the gateway's own account and waits for the outcome, at most `limits.list_time`.
+///
+/// # Cancel safety
+/// Dropping the future cancels the request.
+pub(super) async fn ask(probe: &Arc<Probe>, method: Method, params: Json) -> Result<Outcome, BackendError> {
+    let time = probe.upstream().limits.list_time;
+    let clocks = Clocks::start(time, time, Instant::now() + time);
+    let mut voyage = Voyage::begin(probe, Question::Own(method, params), clocks, None).await?;
+    loop {
+        if let Frame::End(end) = voyage.next().await {
+            return end;
+        }
+    }
+}
+
+impl Voyage {
+    async fn begin(
+        probe: &Arc<Probe>,
+        question: Question,
+        clocks: Clocks,
+        mut slot: Option<OwnedSemaphorePermit>,
+    ) -> Result<Self, BackendError> {
+        let era = match probe.known() {
+            Some(era) => era,
+            None => clocks.race(probe.era()).await.map_err(unsent)??,
+        };
+        let leg = Leg::new(era, probe, &question, &mut slot)?;
+        Ok(Self { probe: probe.clone(), question, clocks, leg, turned: false, slot })
+    }
+
     async fn next(&mut self) -> Frame<BackendError> {
         loop {
-            let step = match std::mem::replace(&mut self.stage, Stage::Over) {
-                Stage::Send(request) => self.send(request).await,
-                Stage::Read(reader) => self.read(reader).await,
-                Stage::Over => Err(BackendError::Invalid("its answer is over")),
+            let step = match &mut self.leg {
+                Leg::Modern(flight) => flight.next(&mut self.clocks).await,
+                Leg::Handshake(flight) => flight.next(&mut self.clocks).await,
             };
             match step {
-                Ok(Heard::Nothing) => {}
-                Ok(Heard::Progress(message)) => {
-                    self.clocks.progressed();
-                    return Frame::Progress(message);
+                Step::Frame(frame) => return frame,
+                Step::Astray(astray) => {
+                    if let Err(end) = self.turn(astray).await {
+                        return Frame::End(end);
+                    }
                 }
-                Ok(Heard::Final(outcome)) => return Frame::End(Ok(outcome)),
-                Err(error) => return Frame::End(Err(error)),
             }
         }
     }
 
-    async fn send(&mut self, request: Request<Full<Bytes>>) -> Result<Heard, BackendError> {
-        let response = self.clocks.race(self.egress.send(request)).await.map_err(late)?;
-        let response = response.map_err(BackendError::from_egress)?;
-        self.stage = Stage::Read(Reader::open(response, &self.limits, self.limits.json_depth)?);
-        Ok(Heard::Nothing)
-    }
-
-    async fn read(&mut self, mut reader: Reader) -> Result<Heard, BackendError> {
-        let message = self.clocks.race(reader.message()).await.map_err(late)??;
-        let heard = self.judge.hear(&message)?;
-        match &heard {
-            Heard::Final(_) => reader.finish(),
-            Heard::Nothing | Heard::Progress(_) => self.stage = Stage::Read(reader),
+    /// Forgets the era that was contradicted, and goes on in the other one if that is what the server
+    /// speaks now and nothing can happen twice.
+    async fn turn(&mut self, astray: Astray) -> Result<(), Result<Outcome, BackendError>> {
+        let era = self.leg.era();
+        self.probe.forget(era);
+        if self.turned || !(astray.untouched || self.question.is_safe()) {
+            return Err(astray.end);
         }
-        Ok(heard)
+        self.turned = true;
+        let other = match self.clocks.race(self.probe.era()).await {
+            Ok(Ok(other)) if other != era => other,
+            Ok(_) | Err(_) => return Err(astray.end),
+        };
+        let mut slot = match &mut self.leg {
+            Leg::Modern(_) => self.slot.take(),
+            Leg::Handshake(flight) => flight.take_slot(),
+        };
+        self.leg = Leg::new(other, &self.probe, &self.question, &mut slot).map_err(Err)?;
+        self.slot = slot;
+        Ok(())
     }
 }
 
-/// A clock that ran out while connecting counts as sent, too: nobody can tell any more.
-fn late(clock: Clock) -> BackendError {
-    BackendError::TimedOut { clock, sent: true }
-}
+impl Leg {
+    fn new(
+        era: Era,
+        probe: &Probe,
+        question: &Question,
+        slot: &mut Option<OwnedSemaphorePermit>,
+    ) -> Result<Self, BackendError> {
+        Ok(match era {
+            Era::Modern => Self::Modern(flight::Flight::new(probe.upstream(), question)?),
+            Era::Handshake => {
+                Self::Handshake(legacy::flight::Flight::new(probe.pool(), question, slot.take()))
+            }
+        })
+    }
 
-/// Sends one request of our own and waits for its outcome, without clocks.
-///
-/// # Cancel safety
-/// Dropping the future closes the connection.
-pub(super) async fn ask(
-    upstream: &Upstream,
-    method: Method,
-    params: Object,
-) -> Result<Outcome, BackendError> {
-    let id = upstream.mint_id();
-    let request = request::own(upstream, id, method, params)?;
-    let mut judge = Judge::new(id, None);
-    let response = upstream.egress.send(request).await.map_err(BackendError::from_egress)?;
-    let limits = &upstream.limits;
-    let mut reader = Reader::open(response, limits, LIST_DEPTHS * limits.json_depth)?;
-    loop {
-        if let Heard::Final(outcome) = judge.hear(&reader.message().await?)? {
-            reader.finish();
-            return Ok(outcome);
+    fn era(&self) -> Era {
+        match self {
+            Self::Modern(_) => Era::Modern,
+            Self::Handshake(_) => Era::Handshake,
         }
     }
+}
+
+/// A clock that ran out before there was anything to send to.
+fn unsent(clock: Clock) -> BackendError {
+    BackendError::TimedOut { clock, sent: false }
 }

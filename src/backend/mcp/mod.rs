@@ -1,49 +1,59 @@
 //! A client of MCP servers over Streamable HTTP: one POST a request, and one answer to it.
 //!
-//! `upstream` is the way there. `request` builds what is sent, from nothing. `response` takes messages
-//! out of HTTP answers, `answer` judges them, `call` and `list` put it together.
+//! `upstream` is the way there, `probe` knows which era is spoken there, and `call` takes a request there
+//! in that era. Of the modern one: `request` builds what is sent, from nothing; `response` takes messages
+//! out of HTTP answers, `answer` judges them, `flight` puts it together. `list` asks for everything.
 
 pub(super) mod answer;
-mod call;
+pub(super) mod call;
+mod flight;
 mod list;
+pub(super) mod probe;
 mod progress;
-mod request;
-mod response;
+pub(super) mod request;
+pub(super) mod response;
 #[cfg(test)]
 mod tests;
-mod upstream;
+pub(super) mod upstream;
 
 use std::sync::Arc;
 
 use crate::backend::BackendCall;
 use crate::backend::BackendError;
 use crate::backend::Listing;
+use crate::backend::Surroundings;
+use crate::backend::legacy::pool::Pool;
+use crate::backend::legacy::sessions::Holder;
+use crate::backend::mcp::probe::Era;
+use crate::backend::mcp::probe::Probe;
 use crate::backend::mcp::upstream::Upstream;
-use crate::egress::Egress;
 use crate::exchange::Frames;
-use crate::model::limits::Limits;
 use crate::model::name::TenantName;
 use crate::model::tenant;
+use crate::model::tenant::BackendEra;
 use crate::protocol::call::Outcome;
 use crate::protocol::json::Json;
 use crate::protocol::json::compose::Object;
 use crate::protocol::methods::Method;
 
-/// An MCP server, as one tenant configured it.
+/// An MCP server, as one tenant configured it. When it is dropped, the sessions with its server end.
 pub struct Mcp {
-    upstream: Upstream,
+    upstream: Arc<Upstream>,
+    probe: Arc<Probe>,
 }
 
 impl Mcp {
-    /// A client of the server at `url`.
+    /// A client of the server at `url`, which is spoken to as `era` says.
     pub fn new(
         url: &url::Url,
+        era: BackendEra,
         config: Arc<tenant::Backend>,
         tenant: TenantName,
-        egress: Egress,
-        limits: Arc<Limits>,
+        around: Surroundings,
     ) -> Self {
-        Self { upstream: Upstream::new(url, config, tenant, egress, limits) }
+        let upstream = Arc::new(Upstream::new(url, config, tenant, around));
+        let pool = Arc::new(Pool::new(upstream.clone()));
+        Self { probe: Arc::new(Probe::new(era, upstream.clone(), pool)), upstream }
     }
 
     /// What it lists, page by page, within the limits.
@@ -52,23 +62,45 @@ impl Mcp {
     }
 
     /// Begins a call; see [`Backend::call`](crate::backend::Backend::call).
-    pub fn call(&self, call: BackendCall) -> Result<Frames<BackendError>, BackendError> {
-        call::begin(&self.upstream, call)
+    pub async fn call(&self, call: BackendCall) -> Result<Frames<BackendError>, BackendError> {
+        call::begin(&self.probe, call).await
     }
 
-    /// Asks on the gateway's own account and waits for the outcome, without clocks.
+    /// Sessions with the server end as soon as they are not in use.
+    pub fn retire(&self) {
+        self.probe.pool().retire();
+    }
+
+    /// Ends the sessions with the server, within `limits.notice_time`.
+    pub async fn shutdown(&self) {
+        self.probe.pool().shutdown().await;
+    }
+
+    /// Asks on the gateway's own account and waits for the outcome, at most `limits.list_time`.
     ///
     /// # Cancel safety
-    /// Dropping the future closes the connection.
+    /// Dropping the future cancels the request.
     async fn ask(&self, method: Method, params: Object) -> Result<Outcome, BackendError> {
-        call::ask(&self.upstream, method, params).await
+        call::ask(&self.probe, method, params.finish()).await
     }
 
-    /// What the server says of itself: `instructions` and `capabilities` are members of it.
+    /// What the server says of itself, if it does: `instructions` and `capabilities` are members of it.
     async fn about(&self) -> Result<Option<Json>, BackendError> {
+        if self.probe.era().await? == Era::Handshake {
+            let leased = Pool::lease(self.probe.pool().clone(), Holder::Gateway, false).await;
+            return leased
+                .map(|lease| Some(lease.session().about.clone()))
+                .map_err(|unopened| unopened.error);
+        }
         match self.ask(Method::Discover, Object::new()).await? {
             Outcome::Result(result) => Ok(Some(result)),
             Outcome::Error(_) => Ok(None),
         }
+    }
+}
+
+impl Drop for Mcp {
+    fn drop(&mut self) {
+        self.retire();
     }
 }

@@ -20,8 +20,10 @@ use crate::protocol::version::LATEST;
 const VERSION_KEY: &str = "io.modelcontextprotocol/protocolVersion";
 const CAPABILITIES_KEY: &str = "io.modelcontextprotocol/clientCapabilities";
 const CLIENT_INFO_KEY: &str = "io.modelcontextprotocol/clientInfo";
-const PROGRESS_TOKEN_KEY: &str = "progressToken";
-const TRACEPARENT: &str = "traceparent";
+/// The key of `_meta` for the token of progress.
+pub(in crate::backend) const PROGRESS_TOKEN_KEY: &str = "progressToken";
+/// The key of `_meta`, and the header, for the trace that a request is part of.
+pub(in crate::backend) const TRACEPARENT: &str = "traceparent";
 
 /// What a client may be able to do but cannot do through us: what asks the user back, and
 /// whatever an extension means.
@@ -34,19 +36,7 @@ pub(super) fn call(
     call: &BackendCall,
 ) -> Result<Request<Full<Bytes>>, BackendError> {
     let named = mirrored_member(call.method.name());
-    let mut params = Object::with_capacity(call.params.bytes().len() + 512);
-    if let Some(named) = named {
-        params = params.put_str(named, &call.name);
-    }
-    for (key, value) in call.params.members() {
-        // Answers to `input_required` have nothing to answer while that is not relayed.
-        if named.is_none_or(|named| key != named)
-            && !matches!(&*key, "_meta" | "inputResponses" | "requestState")
-        {
-            params = params.put(&key, &value);
-        }
-    }
-    let params = params.put("_meta", &meta_of(id, call)).finish();
+    let params = params_of(call, &[]).put("_meta", &meta_of(id, call)).finish();
     let mut request = post(upstream, id, call.method, &params)?;
     let headers = request.headers_mut();
     if named.is_some() {
@@ -61,19 +51,40 @@ pub(super) fn call(
     Ok(request)
 }
 
-/// A request on our own account, under the id `id`.
+/// The `params` of `call` without `_meta`, and without these members.
+pub(in crate::backend) fn params_of(call: &BackendCall, without: &[&str]) -> Object {
+    let named = mirrored_member(call.method.name());
+    let mut params = Object::with_capacity(call.params.bytes().len() + 512);
+    if let Some(named) = named {
+        params = params.put_str(named, &call.name);
+    }
+    for (key, value) in call.params.members() {
+        // Answers to `input_required` have nothing to answer while that is not relayed.
+        let ours = named == Some(&*key) || matches!(&*key, "_meta" | "inputResponses" | "requestState");
+        if !ours && !without.contains(&&*key) {
+            params = params.put(&key, &value);
+        }
+    }
+    params
+}
+
+/// A request on our own account, under the id `id`, with these `params`.
 pub(super) fn own(
     upstream: &Upstream,
     id: u64,
     method: Method,
-    params: Object,
+    params: &Json,
 ) -> Result<Request<Full<Bytes>>, BackendError> {
-    post(upstream, id, method, &params.put("_meta", &our_meta().finish()).finish())
+    let mut whole = Object::with_capacity(params.bytes().len() + 256);
+    for (key, value) in params.members() {
+        whole = whole.put(&key, &value);
+    }
+    post(upstream, id, method, &whole.put("_meta", &our_meta().finish()).finish())
 }
 
 /// The progress token of the request with this id, where its caller wants progress. A string: it
 /// comes back unchanged from peers whose numbers are all floating point.
-pub(super) fn progress_token(id: u64) -> String {
+pub(in crate::backend) fn progress_token(id: u64) -> String {
     format!("p{id}")
 }
 
@@ -92,7 +103,7 @@ fn post(
         .finish();
     let (tenant, backend) = (&upstream.tenant, &upstream.config.name);
     tracing::debug!(%tenant, %backend, id, method = method.name(), "asks");
-    let mut request = upstream.post(&message)?;
+    let mut request = upstream.post(&upstream.identity()?, &message)?;
     let headers = request.headers_mut();
     headers.insert(HeaderName::from_static("mcp-protocol-version"), HeaderValue::from_static(LATEST));
     headers.insert(HeaderName::from_static("mcp-method"), HeaderValue::from_static(method.name()));

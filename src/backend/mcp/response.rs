@@ -30,14 +30,13 @@ use crate::stream::sse::Decoder;
 ///
 /// Dropped before [`Reader::finish`], its connection is not used again: whoever answers wrongly once
 /// may be out of step with what is asked.
-pub(super) struct Reader {
+pub(in crate::backend) struct Reader {
     connection: Option<Connection>,
     body: Incoming,
     form: Form,
     max_bytes: usize,
     max_depth: usize,
-    /// Whether the HTTP status allows for a result.
-    successful: bool,
+    status: StatusCode,
 }
 
 enum Form {
@@ -62,7 +61,7 @@ impl Reader {
     /// headers goes any further.
     ///
     /// spec: streamable-http, Sending Messages
-    pub(super) fn open(
+    pub(in crate::backend) fn open(
         response: Response<Incoming>,
         limits: &Limits,
         max_depth: usize,
@@ -96,12 +95,17 @@ impl Reader {
             form,
             max_bytes: limits.upstream_bytes,
             max_depth,
-            successful: status == StatusCode::OK,
+            status,
         })
     }
 
+    /// The HTTP status of the answer.
+    pub(in crate::backend) fn status(&self) -> StatusCode {
+        self.status
+    }
+
     /// The next message. Its end without one is an error: the response was still to come.
-    pub(super) async fn message(&mut self) -> Result<Json, BackendError> {
+    pub(in crate::backend) async fn message(&mut self) -> Result<Json, BackendError> {
         let text = match self.form {
             Form::Json => {
                 self.form = Form::Spent;
@@ -119,7 +123,7 @@ impl Reader {
                 }
             })
         })?;
-        if !self.successful && message.member("error").is_none() {
+        if self.status != StatusCode::OK && message.member("error").is_none() {
             return Err(BackendError::Invalid("its HTTP status is an error without a JSON-RPC error"));
         }
         Ok(message)
@@ -127,7 +131,7 @@ impl Reader {
 
     /// Takes the end of the body if it is there already: only a connection whose answer was read to
     /// its end is used again. Any other is closed with this.
-    pub(super) fn finish(mut self) {
+    pub(in crate::backend) fn finish(mut self) {
         self.connection = None;
         let _ = self.body.frame().now_or_never();
     }

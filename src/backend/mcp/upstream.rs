@@ -1,5 +1,6 @@
 //! The way to one MCP server: where it is, what it is reached with, what is in flight to it.
 
+use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering;
@@ -7,14 +8,17 @@ use std::sync::atomic::Ordering;
 use bytes::Bytes;
 use http::HeaderValue;
 use http::Request;
+use http::Response;
 use http::header::ACCEPT;
 use http::header::CONTENT_TYPE;
 use http_body_util::Full;
+use hyper::body::Incoming;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::Semaphore;
 
 use crate::backend::BackendError;
-use crate::backend::credential;
+use crate::backend::Surroundings;
+use crate::backend::credential::Identity;
 use crate::egress::Egress;
 use crate::egress::error::EgressError;
 use crate::model::limits::Limits;
@@ -26,8 +30,10 @@ use crate::protocol::json::Json;
 pub(in crate::backend) struct Upstream {
     pub(in crate::backend) config: Arc<tenant::Backend>,
     pub(in crate::backend) tenant: TenantName,
-    pub(in crate::backend) egress: Egress,
     pub(in crate::backend) limits: Arc<Limits>,
+    pub(in crate::backend) around: Surroundings,
+    /// Connections of its own: what a server leaves on one never meets another tenant.
+    egress: Egress,
     /// `None` where the URL is none that HTTP can name.
     target: Option<http::Uri>,
     /// Ids and progress tokens of this backend's requests. No client has a say in them.
@@ -42,12 +48,13 @@ impl Upstream {
         url: &url::Url,
         config: Arc<tenant::Backend>,
         tenant: TenantName,
-        egress: Egress,
-        limits: Arc<Limits>,
+        around: Surroundings,
     ) -> Self {
+        let limits = around.limits.clone();
         let slots = Arc::new(Semaphore::new(limits.upstream_calls));
         let target = url.as_str().parse().ok();
-        Self { config, tenant, egress, limits, target, next_id: AtomicU64::new(1), slots }
+        let egress = around.egress.apart();
+        Self { config, tenant, limits, around, egress, target, next_id: AtomicU64::new(1), slots }
     }
 
     /// An id that no other request to this server has.
@@ -60,11 +67,21 @@ impl Upstream {
         self.slots.clone().try_acquire_owned().map_err(|_| BackendError::Busy)
     }
 
-    /// A POST of one message, with our credential and nothing of a client's.
+    /// The credential that is good now.
+    pub(in crate::backend) fn identity(&self) -> Result<Identity, BackendError> {
+        Identity::now(self.config.credential.as_ref())
+    }
+
+    /// A POST of one message, with this credential of ours and nothing of a client's.
     ///
     /// spec: streamable-http, Sending Messages
-    pub(in crate::backend) fn post(&self, message: &Json) -> Result<Request<Full<Bytes>>, BackendError> {
-        let mut request = self.request(http::Method::POST, Full::new(message.bytes().clone()))?;
+    pub(in crate::backend) fn post(
+        &self,
+        identity: &Identity,
+        message: &Json,
+    ) -> Result<Request<Full<Bytes>>, BackendError> {
+        let body = Full::new(message.bytes().clone());
+        let mut request = self.request(identity, http::Method::POST, body)?;
         let headers = request.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         headers.insert(ACCEPT, HeaderValue::from_static("application/json, text/event-stream"));
@@ -74,6 +91,7 @@ impl Upstream {
     /// A request of any method, likewise.
     pub(in crate::backend) fn request(
         &self,
+        identity: &Identity,
         method: http::Method,
         body: Full<Bytes>,
     ) -> Result<Request<Full<Bytes>>, BackendError> {
@@ -81,10 +99,19 @@ impl Upstream {
         let mut request = Request::new(body);
         *request.method_mut() = method;
         *request.uri_mut() = target.map_err(BackendError::Unreachable)?;
-        if let Some(configured) = &self.config.credential {
-            let (name, value) = credential::header(configured)?;
-            request.headers_mut().insert(name, value);
-        }
+        identity.sign(request.headers_mut());
         Ok(request)
+    }
+
+    /// Sends a request and returns the head of the answer.
+    ///
+    /// # Cancel safety
+    /// Dropping the future, or the body of the answer, closes the connection.
+    pub(in crate::backend) fn send(
+        &self,
+        request: Request<Full<Bytes>>,
+    ) -> impl Future<Output = Result<Response<Incoming>, BackendError>> + Send + use<> {
+        let egress = self.egress.clone();
+        async move { egress.send(request).await.map_err(BackendError::from_egress) }
     }
 }

@@ -18,6 +18,9 @@ use crate::protocol::methods::List;
 /// The schemes of icons that a client may load.
 ///
 /// spec: basic/index, icons
+/// The member of a tool that only the handshake era knows.
+const EXECUTION: &str = "execution";
+
 const ICON_SCHEMES: [&str; 3] = ["https:", "http:", "data:"];
 
 /// What was changed of an entry. `Display` is what the tenant's operators read.
@@ -47,6 +50,7 @@ pub(super) fn check_members(list: List, raw: &Json) -> Result<(), Unfit> {
             "arguments" if list == List::Prompts => ("arguments", are_arguments(&value)),
             "icons" => ("icons", value.kind() == Kind::Array && value.elements().all(|icon| is_icon(&icon))),
             "_meta" => ("_meta", value.is_object()),
+            EXECUTION if list == List::Tools && runs_as_task_only(&value) => return Err(Unfit::TaskOnly),
             _ => continue,
         };
         if !fits {
@@ -54,6 +58,12 @@ pub(super) fn check_members(list: List, raw: &Json) -> Result<(), Unfit> {
         }
     }
     Ok(())
+}
+
+/// spec: 2025-11-25 basic/utilities/tasks, Tool-Level Negotiation
+fn runs_as_task_only(execution: &Json) -> bool {
+    let support = execution.member("taskSupport");
+    support.is_some_and(|support| support.string_ref().is_some_and(|support| support == "required"))
 }
 
 fn has_hints(value: &Json) -> bool {
@@ -105,7 +115,8 @@ pub(super) fn describe(desk: &Desk<'_>, raw: &Json, public: &str) -> (Json, Opti
     let resource = matches!(list, List::Resources | List::Templates);
     let mut shown = Object::with_capacity(raw.bytes().len() + public.len());
     let mut what_changed = None;
-    for (key, value) in raw.members() {
+    let unknown = |key: &str| list == List::Tools && key == EXECUTION;
+    for (key, value) in raw.members().filter(|(key, _)| !unknown(key)) {
         let changed = match &*key {
             key if key == list.key() => Some((Json::from_str_value(public), None)),
             "name" if resource => text_of(&value, most, "name"),

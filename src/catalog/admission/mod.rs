@@ -72,6 +72,9 @@ pub enum Unfit {
     /// A template that cannot be used.
     #[error(transparent)]
     Template(#[from] TemplateProblem),
+    /// Only ever run as a task.
+    #[error("it is only run as a task, which is not relayed")]
+    TaskOnly,
     /// A second entry of this name.
     #[error("an earlier {0} of the backend has the same name")]
     Duplicate(&'static str),

@@ -40,6 +40,10 @@ fn a_bad_tool_is_left_out_and_its_sibling_stays() {
         ),
         (r#"{"name":"a","icons":[{}],"inputSchema":{"type":"object"}}"#, "its `icons` has the wrong type"),
         (r#"{"name":"a","_meta":[],"inputSchema":{"type":"object"}}"#, "its `_meta` has the wrong type"),
+        (
+            r#"{"name":"a","execution":{"taskSupport":"required"},"inputSchema":{"type":"object"}}"#,
+            "it is only run as a task, which is not relayed",
+        ),
         (r#"{"name":"a"}"#, r#"its `inputSchema` is not an object of `"type": "object"`"#),
         (r#"{"name":"a","inputSchema":null}"#, r#"its `inputSchema` is not an object of `"type": "object"`"#),
         (r#"{"name":"a","inputSchema":true}"#, r#"its `inputSchema` is not an object of `"type": "object"`"#),
@@ -86,14 +90,14 @@ fn of_two_tools_with_one_name_the_later_is_left_out() {
 
 #[test]
 fn members_are_kept_as_they_came() {
-    let raw = r#"{ "vendor/x":1e400, "name" : "fi\u006ed","description":"a\tb\u00e9", "inputSchema":{"type":"object","properties":{"n":{"type":"integer","maximum":9007199254740993}},"$comment":"\u200b"},"_meta":{"a":null}, "execution":{"taskSupport":"optional"}}"#;
+    let raw = r#"{ "vendor/x":1e400, "name" : "fi\u006ed","description":"a\tb\u00e9", "inputSchema":{"type":"object","properties":{"n":{"type":"integer","maximum":9007199254740993}},"$comment":"\u200b"},"_meta":{"a":null}, "vendor/y":{"taskSupport":"optional"}}"#;
     let admission = admitted(&backend("crm", "crm_", &[]), &[json(raw)]);
     assert_eq!(admission.cleaned, []);
     let found = &admission.tools[0].entry;
     assert_eq!((&*found.public, &*found.own), ("crm_find", "find"));
     assert_eq!(
         found.descriptor.text(),
-        r#"{"vendor/x":1e400,"name":"crm_find","description":"a\tb\u00e9","inputSchema":{"type":"object","properties":{"n":{"type":"integer","maximum":9007199254740993}},"$comment":"\u200b"},"_meta":{"a":null},"execution":{"taskSupport":"optional"}}"#
+        r#"{"vendor/x":1e400,"name":"crm_find","description":"a\tb\u00e9","inputSchema":{"type":"object","properties":{"n":{"type":"integer","maximum":9007199254740993}},"$comment":"\u200b"},"_meta":{"a":null},"vendor/y":{"taskSupport":"optional"}}"#
     );
 }
 
@@ -229,5 +233,15 @@ fn measure_the_worst_lists() {
         let grown = resident().saturating_sub(before);
         assert!(grown < 200, "{what}: {grown} MiB, {:?}", admission.left_out.first());
         kept.push(admission);
+    }
+}
+
+#[test]
+fn how_the_handshake_era_runs_a_tool_is_not_shown() {
+    for support in [r#"{"taskSupport":"optional"}"#, r#"{"taskSupport":"forbidden"}"#, "{}", "7"] {
+        let raw = format!(r#"{{"name":"a","execution":{support},"x":1,"inputSchema":{{"type":"object"}}}}"#);
+        let admission = admitted(&backend("crm", "crm_", &[]), &[json(&raw)]);
+        let shown = admission.tools[0].entry.descriptor.text();
+        assert_eq!(shown, r#"{"name":"crm_a","x":1,"inputSchema":{"type":"object"}}"#, "{support}");
     }
 }

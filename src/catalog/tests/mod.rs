@@ -11,10 +11,13 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use bytes::Bytes;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use crate::backend::Backend;
 use crate::backend::Listed;
 use crate::backend::Listing;
+use crate::backend::Surroundings;
 use crate::catalog::admission::Admission;
 use crate::catalog::admission::admit;
 use crate::catalog::entry::Home;
@@ -30,6 +33,7 @@ use crate::model::tenant::BackendKind;
 use crate::model::tenant::ScopeRule;
 use crate::model::tenant::Tenant;
 use crate::protocol::json::Json;
+use crate::telemetry::metrics::Metrics;
 
 fn json(text: &str) -> Json {
     Json::parse(Bytes::copy_from_slice(text.as_bytes()), 1000).unwrap()
@@ -90,7 +94,14 @@ fn caller(tenant: &str, scopes: &str) -> Caller {
 }
 
 fn home(config: &Arc<tenant::Backend>) -> Arc<Home> {
-    let live = Backend::new(config.clone(), TenantName::new("acme").unwrap(), egress(), Arc::new(limits()));
+    let around = Surroundings {
+        egress: egress(),
+        limits: Arc::new(limits()),
+        metrics: Arc::new(Metrics::new()),
+        tasks: TaskTracker::new(),
+        stop: CancellationToken::new(),
+    };
+    let live = Backend::new(config.clone(), TenantName::new("acme").unwrap(), around);
     Arc::new(Home { config: config.clone(), live: Arc::new(live) })
 }
 

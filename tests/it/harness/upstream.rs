@@ -13,12 +13,15 @@
 //! upstream.cancellations();                                // closed by the peer before the answer
 //! ```
 //!
+//! [`Upstream::handshake`] makes a server of the handshake era of it; see [`sessions`].
+//!
 //! A call of a tool without a behaviour of its own is echoed: `structuredContent` is its
 //! `arguments`, byte for byte; a prompt says its arguments, a resource its URI, a completion what it was
 //! asked. It speaks raw HTTP/1.1 on a raw socket, so that nothing corrects
 //! what it says. Dropping it, or [`Upstream::stop`], closes its port and its connections.
 
 use std::collections::HashMap;
+use std::collections::HashSet;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -26,6 +29,9 @@ use std::sync::Mutex;
 use std::sync::MutexGuard;
 use std::sync::PoisonError;
 use std::time::Duration;
+
+#[path = "sessions.rs"]
+pub mod sessions;
 
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -38,6 +44,11 @@ use tokio::net::tcp::OwnedWriteHalf;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::task::JoinSet;
+
+use self::sessions::Admitted;
+use self::sessions::Handshake;
+use self::sessions::Session;
+use self::sessions::Sessions;
 
 /// How one tool or one method is answered.
 #[derive(Clone, Debug)]
@@ -58,6 +69,8 @@ pub enum Behaviour {
     /// These bytes instead of an HTTP response, in which `$ID` stands for the request's id; then
     /// the connection is closed.
     Raw(String),
+    /// These bytes instead of an HTTP response, after which the connection stays open.
+    Verbatim(String),
     /// No answer, ever.
     Hang,
     /// The head of an SSE stream, and no event, ever.
@@ -82,6 +95,9 @@ pub enum Behaviour {
     Huge(usize),
     /// `sampling/createMessage` on the stream, and no answer, ever.
     ServerRequest,
+    /// Requests of these methods on the stream, the first with the id `"ask-0"`; when each of them is
+    /// answered, the answer as it should be.
+    Asks(Vec<&'static str>),
     /// This many bytes of this media type without an end in sight, in chunks.
     Flood(&'static str, usize),
     /// This many progress notifications, then the answer.
@@ -158,6 +174,11 @@ struct State {
     connections: usize,
     cancellations: usize,
     flooded: usize,
+    sessions: Sessions,
+    /// The ids of our own requests that were answered.
+    replies: HashSet<String>,
+    /// How everything is answered, whatever is asked.
+    always: Option<Behaviour>,
     /// Calls that wait for later ones to be answered.
     parked: Vec<oneshot::Sender<Turn>>,
 }
@@ -176,7 +197,12 @@ pub struct Upstream {
 impl Upstream {
     /// Starts a server with the tool `echo` on a free port of 127.0.0.1.
     pub async fn start() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        Self::start_at(([127, 0, 0, 1], 0).into()).await
+    }
+
+    /// Starts one at this address, which has to be free.
+    pub async fn start_at(address: SocketAddr) -> Self {
+        let listener = TcpListener::bind(address).await.expect("a free port");
         let address = listener.local_addr().expect("a bound listener has an address");
         let state = Arc::new(Mutex::new(State { page_size: usize::MAX, ..State::default() }));
         let task = tokio::spawn(accept(listener, state.clone()));
@@ -258,6 +284,47 @@ impl Upstream {
     pub fn page_size(&self, size: usize) -> &Self {
         lock(&self.state).page_size = size;
         self
+    }
+
+    /// Speaks the handshake era from now on, and knows none of the sessions that there were.
+    pub fn handshake(&self, mode: Handshake) -> &Self {
+        self.forget_sessions();
+        lock(&self.state).sessions.mode = Some(mode);
+        self
+    }
+
+    /// Speaks the modern era from now on.
+    pub fn modern(&self) -> &Self {
+        lock(&self.state).sessions.mode = None;
+        self
+    }
+
+    /// Forgets every session, as a restart does.
+    pub fn forget_sessions(&self) -> &Self {
+        lock(&self.state).sessions.all.iter_mut().for_each(|session| session.forgotten = true);
+        self
+    }
+
+    /// Every session so far, in order.
+    pub fn sessions(&self) -> Vec<Session> {
+        lock(&self.state).sessions.all.clone()
+    }
+
+    /// Answers everything like this, until that is taken back.
+    pub fn always(&self, behaviour: Option<Behaviour>) -> &Self {
+        lock(&self.state).always = behaviour;
+        self
+    }
+
+    /// The methods of all requests so far; an empty one for a message without.
+    pub fn methods(&self) -> Vec<String> {
+        let method = |request: &Received| request.json()["method"].as_str().unwrap_or_default().to_owned();
+        self.requests().iter().map(method).collect()
+    }
+
+    /// How often this method was asked for so far.
+    pub fn count(&self, method: &str) -> usize {
+        self.methods().iter().filter(|asked| *asked == method).count()
     }
 
     /// Every request so far, in order of arrival.
@@ -359,7 +426,8 @@ async fn receive(reading: &mut OwnedReadHalf, buffer: &mut Vec<u8>, connection: 
     let headers: Vec<(String, String)> =
         lines.filter_map(|l| l.split_once(": ").map(|(name, value)| (name.into(), value.into()))).collect();
     let mut request = Received { line, headers, body: String::new(), connection };
-    let length: usize = request.header("content-length").first()?.parse().ok()?;
+    let length = request.header("content-length").first().map_or("0", |length| *length);
+    let length: usize = length.parse().ok()?;
     while buffer.len() < length {
         if reading.read_buf(buffer).await.ok()? == 0 {
             return None;
@@ -383,6 +451,8 @@ struct Answer {
     id: String,
     token: String,
     result: String,
+    /// Header lines.
+    extra: String,
 }
 
 impl Answer {
@@ -391,6 +461,14 @@ impl Answer {
         let name = request.string(&["params", "name"]).or_else(|| request.string(&["params", "uri"]));
         let name = name.unwrap_or_default();
         let mut state = lock(state);
+        if method.is_empty() {
+            state.replies.extend(request.string(&["id"]));
+        }
+        let admitted = match &state.always {
+            Some(_) => Admitted::Goes(String::new()),
+            None => state.sessions.admit(request),
+        };
+        let modern = state.sessions.mode.is_none();
         let target = if state.behaviours.contains_key(&name) { &name } else { &method };
         let behaviour = match state.behaviours.get(target).cloned() {
             Some(Behaviour::Once(behaviour)) => {
@@ -405,11 +483,20 @@ impl Answer {
             }
             behaviour => behaviour.unwrap_or(Behaviour::Echo),
         };
+        let behaviour = state.always.clone().unwrap_or(behaviour);
+        let (behaviour, extra) = match admitted {
+            Admitted::Goes(extra) => (behaviour, extra),
+            Admitted::Ends(status, body) => {
+                let whole = head(status, "application/json", "", body.len()) + &body;
+                (Behaviour::Verbatim(whole), String::new())
+            }
+        };
         let result = match &*method {
             "tools/call" => {
                 let arguments = request.raw(&["params", "arguments"]).unwrap_or_else(|| "{}".into());
                 format!(r#"{{"resultType":"complete","content":[],"structuredContent":{arguments}}}"#)
             }
+            "initialize" => state.initialized(),
             "tools/list" | "prompts/list" | "resources/list" | "resources/templates/list" => {
                 page(&state, &method, &behaviour, request.string(&["params", "cursor"]).as_deref())
             }
@@ -434,7 +521,8 @@ impl Answer {
         };
         let raw = |path: &[&str]| request.raw(path).unwrap_or_else(|| "null".into());
         let (id, token) = (raw(&["id"]), raw(&["params", "_meta", "progressToken"]));
-        Self { behaviour, id, token, result }
+        let result = if modern { result } else { of_handshake(&result) };
+        Self { behaviour, id, token, result, extra }
     }
 
     async fn write(&self, out: &mut OwnedWriteHalf, state: &Mutex<State>) -> io::Result<End> {
@@ -446,11 +534,13 @@ impl Answer {
             | Behaviour::EndlessPages
             | Behaviour::SameCursor
             | Behaviour::Mirrored(_)
-            | Behaviour::Once(_) => json(out, 200, &right).await,
+            | Behaviour::Once(_) => self.right(out).await,
+            Behaviour::Verbatim(bytes) => text(out, bytes, End::KeepAlive).await,
+            Behaviour::Asks(methods) => self.ask(out, methods, state).await,
             Behaviour::EchoSse => self.events(out, &[]).await,
             Behaviour::Late(time) => {
                 tokio::time::sleep(*time).await;
-                json(out, 200, &right).await
+                self.right(out).await
             }
             Behaviour::Result(result) => json(out, 200, &self.response(&self.id, result)).await,
             Behaviour::Error(status, error) => {
@@ -458,10 +548,7 @@ impl Answer {
                 json(out, *status, &body).await
             }
             Behaviour::Events(events) => self.events(out, events).await,
-            Behaviour::Raw(bytes) => {
-                out.write_all(bytes.replace("$ID", &self.id).as_bytes()).await?;
-                Ok(End::Close)
-            }
+            Behaviour::Raw(bytes) => text(out, &bytes.replace("$ID", &self.id), End::Close).await,
             Behaviour::Hang => std::future::pending().await,
             Behaviour::HangInStream => {
                 out.write_all(STREAM.as_bytes()).await?;
@@ -505,13 +592,11 @@ impl Answer {
             Behaviour::Burst(steps) => self.burst(out, *steps, state).await,
             Behaviour::Redirect(url) => {
                 let extra = format!("Location: {url}\r\n");
-                out.write_all(head(307, "text/plain", &extra, 0).as_bytes()).await?;
-                Ok(End::KeepAlive)
+                text(out, &head(307, "text/plain", &extra, 0), End::KeepAlive).await
             }
             Behaviour::Gzip => {
                 let whole = head(200, "application/json", "Content-Encoding: gzip\r\n", right.len()) + &right;
-                out.write_all(whole.as_bytes()).await?;
-                Ok(End::KeepAlive)
+                text(out, &whole, End::KeepAlive).await
             }
         }
     }
@@ -571,9 +656,36 @@ impl Answer {
         format!(r#"{{"jsonrpc":"2.0","method":"notifications/progress","params":{params}}}"#)
     }
 
+    /// The right answer, as JSON.
+    async fn right(&self, out: &mut OwnedWriteHalf) -> io::Result<End> {
+        let right = self.response(&self.id, &self.result);
+        let whole = head(200, "application/json", &self.extra, right.len()) + &right;
+        out.write_all(whole.as_bytes()).await?;
+        Ok(End::KeepAlive)
+    }
+
+    /// Asks on the stream, and waits for what is answered.
+    async fn ask(&self, out: &mut OwnedWriteHalf, methods: &[&str], state: &Mutex<State>) -> io::Result<End> {
+        lock(state).replies.clear();
+        out.write_all(STREAM.as_bytes()).await?;
+        for (n, method) in methods.iter().enumerate() {
+            let ask = format!(r#"{{"jsonrpc":"2.0","id":"ask-{n}","method":"{method}","params":{{}}}}"#);
+            out.write_all(chunk(&format!("data: {ask}\n\n")).as_bytes()).await?;
+        }
+        let missing =
+            |state: &State| (0..methods.len()).any(|n| !state.replies.contains(&format!("ask-{n}")));
+        while missing(&lock(state)) {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+        let last = chunk(&format!("data: {}\n\n", self.response(&self.id, &self.result))) + "0\r\n\r\n";
+        out.write_all(last.as_bytes()).await?;
+        Ok(End::KeepAlive)
+    }
+
     /// A stream of `events` and the right answer, each event written on its own.
     async fn events(&self, out: &mut OwnedWriteHalf, events: &[String]) -> io::Result<End> {
-        out.write_all(STREAM.as_bytes()).await?;
+        let stream = STREAM.replace("\r\n\r\n", &format!("\r\n{}\r\n", self.extra));
+        out.write_all(stream.as_bytes()).await?;
         for event in events {
             let event = event.replace("$ID", &self.id).replace("$TOKEN", &self.token);
             out.write_all(chunk(&format!("data: {event}\n\n")).as_bytes()).await?;
@@ -598,7 +710,8 @@ impl State {
     }
 
     /// Everything that was added, and tools.
-    fn discover(&self) -> String {
+    /// What it says it has, as text.
+    fn advertised(&self) -> String {
         let mut capabilities = serde_json::json!({"tools": {}});
         if !self.prompts.is_empty() {
             capabilities["prompts"] = serde_json::json!({});
@@ -606,9 +719,27 @@ impl State {
         if !self.resources.is_empty() || !self.templates.is_empty() {
             capabilities["resources"] = serde_json::json!({"subscribe": true});
         }
-        let capabilities = self.capabilities.clone().unwrap_or_else(|| capabilities.to_string());
+        self.capabilities.clone().unwrap_or_else(|| capabilities.to_string())
+    }
+
+    fn initialized(&self) -> String {
+        let revision = self.sessions.mode.as_ref().map_or("", |mode| mode.revision);
+        let capabilities = self.advertised();
+        let instructions = self.said();
+        format!(
+            r#"{{"protocolVersion":"{revision}","capabilities":{capabilities},"serverInfo":{{"name":"upstream","version":"1"}}{instructions}}}"#
+        )
+    }
+
+    /// Its instructions, as a member that follows others.
+    fn said(&self) -> String {
         let instructions = self.instructions.as_deref().map(|text| Value::from(text).to_string());
-        let instructions = instructions.map(|text| format!(r#","instructions":{text}"#)).unwrap_or_default();
+        instructions.map(|text| format!(r#","instructions":{text}"#)).unwrap_or_default()
+    }
+
+    fn discover(&self) -> String {
+        let capabilities = self.advertised();
+        let instructions = self.said();
         format!(
             r#"{{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{capabilities},"ttlMs":60000,"cacheScope":"private"{instructions}}}"#
         )
@@ -617,6 +748,12 @@ impl State {
 
 const STREAM: &str =
     "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n";
+
+/// A result without what only the modern era knows.
+fn of_handshake(result: &str) -> String {
+    let parts = [r#""resultType":"complete","#, r#","ttlMs":60000,"cacheScope":"private""#];
+    parts.iter().fold(result.to_owned(), |result, part| result.replacen(part, "", 1))
+}
 
 /// One page of a list as the state, or the misbehaviour, has it.
 fn page(state: &State, method: &str, behaviour: &Behaviour, cursor: Option<&str>) -> String {
@@ -664,6 +801,11 @@ fn head(status: u16, media: &str, extra: &str, length: usize) -> String {
 
 fn chunk(text: &str) -> String {
     format!("{:x}\r\n{text}\r\n", text.len())
+}
+
+async fn text(out: &mut OwnedWriteHalf, text: &str, end: End) -> io::Result<End> {
+    out.write_all(text.as_bytes()).await?;
+    Ok(end)
 }
 
 async fn json(out: &mut OwnedWriteHalf, status: u16, body: &str) -> io::Result<End> {

@@ -48,7 +48,7 @@ async fn what_is_sent_is_built_from_nothing() {
     let upstream = Upstream::start().await;
     let mut config = config(&upstream.url());
     let value = SecretCell::default();
-    value.set(Some(SecretString::from("s3cret")));
+    value.set(SecretString::from("s3cret"));
     config.credential =
         Some(Credential { place: CredentialPlace::Bearer, secret: "crm-token".into(), value });
     let backend = backend_of(config, Limits::default());
@@ -99,13 +99,15 @@ async fn a_credential_that_cannot_be_read_sends_nothing() {
     config.credential = Some(Credential { place, secret: "crm-token".into(), value: value.clone() });
     let backend = backend_of(config, Limits::default());
     for secret in [None, Some("a\nb")] {
-        value.set(secret.map(SecretString::from));
+        if let Some(secret) = secret {
+            value.set(SecretString::from(secret));
+        }
         let error = run(&backend, call("echo")).await.1.unwrap_err();
         assert!(matches!(error, BackendError::CredentialMissing), "{error:?}");
         assert!(matches!(backend.list().await, Err(BackendError::CredentialMissing)));
     }
     assert!(upstream.requests().is_empty());
-    value.set(Some(SecretString::from("k")));
+    value.set(SecretString::from("k"));
     run(&backend, call("echo")).await.1.unwrap();
     assert_eq!(upstream.requests()[0].header("X-Api-Key"), ["k"]);
 }

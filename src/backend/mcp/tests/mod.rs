@@ -6,7 +6,9 @@ mod upstream;
 
 mod answers;
 mod calls;
+mod eras;
 mod lists;
+mod sessions;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,10 +16,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::StreamExt;
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use crate::backend::Backend;
 use crate::backend::BackendCall;
 use crate::backend::BackendError;
+use crate::backend::Surroundings;
 use crate::egress::Egress;
 use crate::egress::rules::Rules;
 use crate::exchange::Frame;
@@ -34,6 +39,7 @@ use crate::protocol::call::Outcome;
 use crate::protocol::json::Json;
 use crate::protocol::meta::Meta;
 use crate::protocol::methods::Method;
+use crate::telemetry::metrics::Metrics;
 
 const INFO: &str = concat!(r#"{"name":"fondaco","version":""#, env!("CARGO_PKG_VERSION"), r#""}"#);
 
@@ -42,9 +48,13 @@ fn json(text: &str) -> Json {
 }
 
 fn config(url: &str) -> tenant::Backend {
+    config_of(url, BackendEra::Modern)
+}
+
+fn config_of(url: &str, era: BackendEra) -> tenant::Backend {
     tenant::Backend {
         name: BackendName::new("crm").unwrap(),
-        kind: BackendKind::Mcp { url: url.parse().unwrap(), era: BackendEra::Modern },
+        kind: BackendKind::Mcp { url: url.parse().unwrap(), era },
         prefix: "crm_".into(),
         uris: tenant::Uris::Keep,
         timeout: Duration::from_secs(10),
@@ -56,14 +66,25 @@ fn config(url: &str) -> tenant::Backend {
 
 fn backend_of(config: tenant::Backend, limits: Limits) -> Backend {
     let rules = Rules { allow: vec!["127.0.0.0/8".parse().unwrap()] };
-    let egress = Egress::new(rules, limits.connect_time, &[]).unwrap();
-    Backend::new(Arc::new(config), TenantName::new("acme").unwrap(), egress, Arc::new(limits))
+    let around = Surroundings {
+        egress: Egress::new(rules, limits.connect_time, &[]).unwrap(),
+        limits: Arc::new(limits),
+        metrics: Arc::new(Metrics::new()),
+        tasks: TaskTracker::new(),
+        stop: CancellationToken::new(),
+    };
+    Backend::new(Arc::new(config), TenantName::new("acme").unwrap(), around)
 }
 
 fn backend(url: &str) -> Backend {
     let limits =
         Limits { upstream_bytes: 64 << 10, connect_time: Duration::from_secs(1), ..Limits::default() };
     backend_of(config(url), limits)
+}
+
+/// Of a server whose era is to be found out.
+fn auto(url: &str, limits: Limits) -> Backend {
+    backend_of(config_of(url, BackendEra::Auto), limits)
 }
 
 fn alice() -> Caller {

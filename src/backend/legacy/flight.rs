@@ -1,0 +1,328 @@
+//! A request of the handshake era in flight: one POST in a session, the frames of its answer, and what
+//! its server asks meanwhile.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use http::Response;
+use http::StatusCode;
+use hyper::body::Incoming;
+use tokio::sync::OwnedSemaphorePermit;
+
+use crate::backend::BackendError;
+use crate::backend::clock::Clock;
+use crate::backend::clock::Clocks;
+use crate::backend::legacy::pool::Lease;
+use crate::backend::legacy::pool::Pool;
+use crate::backend::legacy::request;
+use crate::backend::legacy::request::Prepared;
+use crate::backend::legacy::session::Evidence;
+use crate::backend::legacy::session::Session;
+use crate::backend::legacy::session::Unopened;
+use crate::backend::legacy::sessions::Holder;
+use crate::backend::mcp::answer::Heard;
+use crate::backend::mcp::answer::Judge;
+use crate::backend::mcp::call::Astray;
+use crate::backend::mcp::call::Question;
+use crate::backend::mcp::call::Step;
+use crate::backend::mcp::probe;
+use crate::backend::mcp::response::Reader;
+use crate::exchange::Frame;
+use crate::protocol::call::Outcome;
+use crate::protocol::code;
+use crate::protocol::json::Json;
+use crate::protocol::json::Kind;
+
+/// Most requests of a server's own that are answered in one call.
+const ANSWERED: usize = 64;
+
+/// A request from its sending to its end. Dropped before that, it is cancelled.
+///
+/// spec: 2025-11-25 basic/utilities/cancellation: a closed connection alone cancels nothing
+pub(in crate::backend) struct Flight {
+    pool: Arc<Pool>,
+    holder: Holder,
+    prepared: Prepared,
+    /// How deep its answer may be nested.
+    depth: usize,
+    slot: Option<OwnedSemaphorePermit>,
+    stage: Stage,
+    /// Whether its session was lost and it goes on in another.
+    again: bool,
+    /// How many of its server's own requests were answered.
+    answered: usize,
+}
+
+enum Stage {
+    /// A session is looked for, or opened.
+    Open(BoxFuture<'static, Result<Lease, Unopened>>),
+    /// It was sent in a session, or is about to be.
+    Sent(Sent, BoxFuture<'static, Result<Response<Incoming>, BackendError>>),
+    /// Its answer is coming.
+    Reading(Sent, Reader),
+    Over,
+}
+
+/// What a request that was sent is known by.
+struct Sent {
+    lease: Lease,
+    id: u64,
+    judge: Judge,
+    /// Messages that came together and were not judged yet.
+    waiting: VecDeque<Json>,
+}
+
+/// How a step failed.
+enum Failure {
+    /// It ends so.
+    End(BackendError),
+    /// It was not acted on: the server does not know its session.
+    NoSession,
+    /// The server speaks as a modern one does, and did nothing.
+    Astray(Result<Outcome, BackendError>),
+}
+
+impl From<BackendError> for Failure {
+    fn from(error: BackendError) -> Self {
+        Self::End(error)
+    }
+}
+
+impl Flight {
+    /// A request in a session of whoever asks. Nothing is sent before the first [`Flight::next`].
+    pub(in crate::backend) fn new(
+        pool: &Arc<Pool>,
+        question: &Question,
+        slot: Option<OwnedSemaphorePermit>,
+    ) -> Self {
+        let holder = match question {
+            Question::Caller(call) => Holder::of(&call.caller),
+            Question::Own(..) => Holder::Gateway,
+        };
+        Self {
+            stage: Stage::Open(Box::pin(pool.clone().lease(holder.clone(), false))),
+            pool: pool.clone(),
+            holder,
+            prepared: Prepared::new(question),
+            depth: question.depth(pool.limits()),
+            slot,
+            again: false,
+            answered: 0,
+        }
+    }
+
+    /// What it holds of the calls in flight, for whoever goes on in its place.
+    pub(in crate::backend) fn take_slot(&mut self) -> Option<OwnedSemaphorePermit> {
+        self.slot.take()
+    }
+
+    /// What comes next.
+    pub(in crate::backend) async fn next(&mut self, clocks: &mut Clocks) -> Step {
+        loop {
+            let heard = match &mut self.stage {
+                Stage::Open(_) => self.open(clocks).await,
+                Stage::Sent(..) => self.wait(clocks).await,
+                Stage::Reading(..) => self.read(clocks).await,
+                Stage::Over => Err(BackendError::Invalid("its answer is over").into()),
+            };
+            match heard {
+                Ok(Heard::Nothing) => {}
+                Ok(Heard::Progress(message)) => {
+                    clocks.progressed();
+                    return Step::Frame(Frame::Progress(message));
+                }
+                Ok(Heard::Final(outcome)) => return Step::Frame(Frame::End(Ok(outcome))),
+                Err(Failure::End(error)) => return error.into(),
+                Err(Failure::Astray(end)) => return Step::Astray(Astray { untouched: true, end }),
+                Err(Failure::NoSession) if self.again => {
+                    let reason = "it does not know the session that it has just begun";
+                    return BackendError::Invalid(reason).into();
+                }
+                Err(Failure::NoSession) => {
+                    self.again = true;
+                    let lease = self.pool.clone().lease(self.holder.clone(), true);
+                    self.stage = Stage::Open(Box::pin(lease));
+                }
+            }
+        }
+    }
+
+    async fn open(&mut self, clocks: &Clocks) -> Result<Heard, Failure> {
+        let Stage::Open(opening) = &mut self.stage else { return Ok(Heard::Nothing) };
+        let lease = clocks.race(opening).await.map_err(|clock| late(clock, false))?;
+        self.stage = Stage::Over;
+        let lease = lease.map_err(|unopened| match unopened.evidence {
+            Evidence::None => Failure::End(unopened.error),
+            // Who refuses one session and keeps others is what it was.
+            Evidence::Unlike if self.pool.has_sessions() => Failure::End(unopened.error),
+            Evidence::Unlike | Evidence::Modern => Failure::Astray(Err(unopened.error)),
+        })?;
+        let upstream = lease.session().upstream();
+        let id = upstream.mint_id();
+        let request = lease.session().post(&self.prepared.message(id))?;
+        let (tenant, backend) = (&upstream.tenant, &upstream.config.name);
+        tracing::debug!(%tenant, %backend, id, method = self.prepared.method.name(), "asks in a session");
+        let sending = Box::pin(upstream.send(request));
+        let judge = Judge::new(id, self.prepared.token.clone());
+        self.stage = Stage::Sent(Sent { lease, id, judge, waiting: VecDeque::new() }, sending);
+        Ok(Heard::Nothing)
+    }
+
+    async fn wait(&mut self, clocks: &Clocks) -> Result<Heard, Failure> {
+        let Stage::Sent(_, sending) = &mut self.stage else { return Ok(Heard::Nothing) };
+        // Here and below: a clock that runs out leaves the stage as it is, to be cancelled.
+        let response = clocks.race(sending).await.map_err(|clock| late(clock, true))?;
+        let Stage::Sent(sent, _) = std::mem::replace(&mut self.stage, Stage::Over) else {
+            return Ok(Heard::Nothing);
+        };
+        let response = response.inspect_err(|_| self.pool.backoff().doubt())?;
+        let status = response.status();
+        // spec: 2025-11-25 basic/transports, Session Management
+        if status == StatusCode::NOT_FOUND && sent.lease.session().has_id() {
+            return Err(self.lost(&sent));
+        }
+        match Reader::open(response, self.pool.limits(), self.depth) {
+            Ok(reader) => {
+                self.stage = Stage::Reading(sent, reader);
+                Ok(Heard::Nothing)
+            }
+            Err(error) => Err(self.spoilt(&sent, status, error)),
+        }
+    }
+
+    async fn read(&mut self, clocks: &Clocks) -> Result<Heard, Failure> {
+        let Stage::Reading(sent, reader) = &mut self.stage else { return Ok(Heard::Nothing) };
+        let status = reader.status();
+        let message = match sent.waiting.pop_front() {
+            Some(message) => Ok(message),
+            None => clocks.race(reader.message()).await.map_err(|clock| late(clock, true))?,
+        };
+        let message = match message {
+            Ok(message) => message,
+            Err(error) => {
+                let Stage::Reading(sent, _) = std::mem::replace(&mut self.stage, Stage::Over) else {
+                    return Err(error.into());
+                };
+                return Err(self.spoilt(&sent, status, error));
+            }
+        };
+        // spec: 2025-03-26 basic/index, Batching
+        if message.kind() == Kind::Array && sent.lease.session().revision().has_batches() {
+            sent.waiting.extend(message.elements());
+            return Ok(Heard::Nothing);
+        }
+        if status != StatusCode::OK {
+            return self.refused(&message, status);
+        }
+        if let (Some(method), Some(id)) = (message.member("method"), message.member("id")) {
+            return self.answer(&id, &method);
+        }
+        self.judge(&message)
+    }
+
+    /// Judges one message. One that is wrong leaves the stage as it is: the request may go on at the
+    /// server, and is cancelled.
+    fn judge(&mut self, message: &Json) -> Result<Heard, Failure> {
+        let Stage::Reading(sent, _) = &mut self.stage else { return Ok(Heard::Nothing) };
+        if is_cancellation(message, sent.id) {
+            self.stage = Stage::Over;
+            return Err(BackendError::Invalid("it cancelled the request").into());
+        }
+        let heard = sent.judge.hear(message)?;
+        if matches!(heard, Heard::Final(_))
+            && let Stage::Reading(_, reader) = std::mem::replace(&mut self.stage, Stage::Over)
+        {
+            reader.finish();
+        }
+        Ok(heard)
+    }
+
+    /// A message that is the whole answer, under a status which says that the request was refused.
+    fn refused(&mut self, message: &Json, status: StatusCode) -> Result<Heard, Failure> {
+        let Stage::Reading(mut sent, reader) = std::mem::replace(&mut self.stage, Stage::Over) else {
+            return Ok(Heard::Nothing);
+        };
+        let code = probe::error_code(message);
+        // How some servers say that they do not know the session.
+        if code == Some(code::NO_SESSION) && status == StatusCode::BAD_REQUEST {
+            return Err(self.lost(&sent));
+        }
+        let end = match sent.judge.hear(message) {
+            Ok(Heard::Final(outcome)) => Ok(outcome),
+            Ok(_) => Err(BackendError::Invalid("its HTTP status is an error without a JSON-RPC error")),
+            Err(error) => Err(error),
+        };
+        match (code, end) {
+            (Some(code::HEADER_MISMATCH | code::UNSUPPORTED_VERSION), end) => {
+                sent.lease.lost();
+                Err(Failure::Astray(end))
+            }
+            (_, Ok(outcome)) => {
+                reader.finish();
+                Ok(Heard::Final(outcome))
+            }
+            (_, Err(error)) => Err(self.spoilt(&sent, status, error)),
+        }
+    }
+
+    /// The server does not know the session. Others go one by one until one is open again.
+    fn lost(&self, sent: &Sent) -> Failure {
+        sent.lease.lost();
+        self.pool.backoff().doubt();
+        Failure::NoSession
+    }
+
+    /// There is no right answer. A session in which requests are refused without one is not used again.
+    fn spoilt(&self, sent: &Sent, status: StatusCode, error: BackendError) -> Failure {
+        if status.is_client_error() && probe::is_evidence(status) {
+            sent.lease.discard();
+        }
+        if status.is_server_error() || matches!(error, BackendError::Broken(_)) {
+            self.pool.backoff().doubt();
+        }
+        error.into()
+    }
+
+    /// Answers a request of the server's own.
+    fn answer(&mut self, id: &Json, method: &Json) -> Result<Heard, Failure> {
+        let Stage::Reading(sent, _) = &mut self.stage else { return Ok(Heard::Nothing) };
+        let is_id = id.kind() == Kind::String || id.is_integer();
+        let method = method.string_ref().filter(|_| is_id && id.bytes().len() <= self.pool.limits().id_bytes);
+        let method = method.ok_or(BackendError::Invalid("it sent a request that is none"))?;
+        self.answered += 1;
+        if self.answered > ANSWERED {
+            return Err(BackendError::Invalid("it sent too many requests of its own").into());
+        }
+        self.pool.tell(sent.lease.session().clone(), request::reply(id, &method), ());
+        Ok(Heard::Nothing)
+    }
+}
+
+impl Drop for Flight {
+    /// Says that nobody waits any more, then closes the connection.
+    fn drop(&mut self) {
+        let (sent, answer): (_, Box<dyn Send>) = match std::mem::replace(&mut self.stage, Stage::Over) {
+            Stage::Sent(sent, sending) => (sent, Box::new(sending)),
+            Stage::Reading(sent, reader) => (sent, Box::new(reader)),
+            Stage::Open(_) | Stage::Over => return,
+        };
+        let session: Arc<Session> = sent.lease.session().clone();
+        // The slot, too: what goes on in the background is as bounded as what is in flight.
+        let kept = (answer, sent.lease, self.slot.take());
+        self.pool.tell(session, request::cancelled(sent.id), kept);
+    }
+}
+
+/// Whether the server says that it has given the request up.
+fn is_cancellation(message: &Json, id: u64) -> bool {
+    let method = message.member("method");
+    let cancels =
+        method.and_then(|method| method.string()).is_some_and(|name| name == "notifications/cancelled");
+    let of = message.member("params").and_then(|params| params.member("requestId"));
+    cancels && of.is_some_and(|of| of.text() == id.to_string())
+}
+
+fn late(clock: Clock, sent: bool) -> BackendError {
+    BackendError::TimedOut { clock, sent }
+}

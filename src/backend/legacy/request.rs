@@ -1,0 +1,128 @@
+//! Builds what is sent in a session: nothing of the modern era, and no header of a client's.
+
+use crate::backend::BackendCall;
+use crate::backend::mcp::call::Question;
+use crate::backend::mcp::request;
+use crate::backend::mcp::request::PROGRESS_TOKEN_KEY;
+use crate::backend::mcp::request::TRACEPARENT;
+use crate::protocol::code;
+use crate::protocol::json::Json;
+use crate::protocol::json::compose::Object;
+use crate::protocol::meta::our_info;
+use crate::protocol::methods::Method;
+use crate::protocol::version::Handshake;
+
+/// The capabilities that we declare: what this gateway carries between the eras, which is nothing yet.
+pub(super) fn capabilities() -> Json {
+    Object::new().finish()
+}
+
+/// What keys of `_meta` begin with that mean something in the modern era alone.
+const MODERN_KEYS: &str = "io.modelcontextprotocol/";
+
+/// Asks for a task in place of a result, which is never wanted here.
+const TASK: &str = "task";
+
+/// A request as it can be sent, under another id each time.
+pub(super) struct Prepared {
+    /// Its method.
+    pub(super) method: Method,
+    /// Without `_meta`.
+    params: Json,
+    /// Of `_meta`, without the progress token.
+    meta: Vec<(String, Json)>,
+    /// The caller's progress token.
+    pub(super) token: Option<Json>,
+}
+
+impl Prepared {
+    /// The request that `question` becomes.
+    pub(super) fn new(question: &Question) -> Self {
+        match question {
+            Question::Caller(call) => Self {
+                method: call.method,
+                params: request::params_of(call, &[TASK]).finish(),
+                meta: kept(call),
+                token: call.meta.progress_token.clone(),
+            },
+            Question::Own(method, params) => {
+                Self { method: *method, params: params.clone(), meta: Vec::new(), token: None }
+            }
+        }
+    }
+
+    /// The message, under the id `id`.
+    pub(super) fn message(&self, id: u64) -> Json {
+        let token = self.token.as_ref().map(|_| Json::from_str_value(&request::progress_token(id)));
+        let mut meta = Object::new().put_some(PROGRESS_TOKEN_KEY, token.as_ref());
+        for (key, value) in &self.meta {
+            meta = meta.put(key, value);
+        }
+        let mut params = Object::with_capacity(self.params.bytes().len() + 128);
+        for (key, value) in self.params.members() {
+            params = params.put(&key, &value);
+        }
+        if token.is_some() || !self.meta.is_empty() {
+            params = params.put("_meta", &meta.finish());
+        }
+        message(self.method.name(), &params.finish(), Some(id))
+    }
+}
+
+/// What of a call's `_meta` means the same in a session, and what we do not understand.
+fn kept(call: &BackendCall) -> Vec<(String, Json)> {
+    let trace = call.meta.traceparent.iter();
+    let trace = trace.map(|parent| (TRACEPARENT.to_owned(), Json::from_str_value(parent)));
+    let unknown = call.meta.unknown.iter().filter(|(key, _)| {
+        // Ours stand already: a second member of the same key would be somebody else's word.
+        !key.starts_with(MODERN_KEYS) && key != PROGRESS_TOKEN_KEY && key != TRACEPARENT
+    });
+    trace.chain(unknown.cloned()).collect()
+}
+
+/// `initialize`, with the latest revision that has it.
+///
+/// spec: 2025-11-25 basic/lifecycle, Version Negotiation
+pub(super) fn initialize(id: u64) -> Json {
+    let params = Object::new()
+        .put_str("protocolVersion", Handshake::LATEST.name())
+        .put("capabilities", &capabilities())
+        .put("clientInfo", &our_info())
+        .finish();
+    message("initialize", &params, Some(id))
+}
+
+/// What a session has to be told before anything is asked in it.
+pub(super) fn initialized() -> Json {
+    Object::new().put_str("jsonrpc", "2.0").put_str("method", "notifications/initialized").finish()
+}
+
+/// Nobody waits any more for the request `id`.
+///
+/// spec: 2025-11-25 basic/utilities/cancellation
+pub(super) fn cancelled(id: u64) -> Json {
+    let params = Object::new().put_u64("requestId", id).put_str("reason", "nobody waits for it any more");
+    message("notifications/cancelled", &params.finish(), None)
+}
+
+/// What a server's own request is answered with: a ping as it should be, anything else with an error.
+///
+/// spec: 2025-11-25 basic/utilities/ping
+pub(super) fn reply(id: &Json, method: &str) -> Json {
+    let reply = Object::new().put_str("jsonrpc", "2.0").put("id", id);
+    if method == "ping" {
+        return reply.put("result", &Object::new().finish()).finish();
+    }
+    let error = Object::new()
+        .put_i64("code", code::METHOD_NOT_FOUND)
+        .put_str("message", "this client answers no such request");
+    reply.put("error", &error.finish()).finish()
+}
+
+fn message(method: &str, params: &Json, id: Option<u64>) -> Json {
+    let mut message = Object::with_capacity(params.bytes().len() + 96).put_str("jsonrpc", "2.0");
+    if let Some(id) = id {
+        message = message.put_u64("id", id);
+    }
+    message.put_str("method", method).put("params", params).finish()
+}

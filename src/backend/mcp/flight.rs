@@ -1,0 +1,127 @@
+//! A request of the modern era in flight: one POST, and the frames of its answer.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::Request;
+use http::StatusCode;
+use http_body_util::Full;
+
+use crate::backend::BackendError;
+use crate::backend::clock::Clock;
+use crate::backend::clock::Clocks;
+use crate::backend::mcp::answer::Heard;
+use crate::backend::mcp::answer::Judge;
+use crate::backend::mcp::call::Astray;
+use crate::backend::mcp::call::Question;
+use crate::backend::mcp::call::Step;
+use crate::backend::mcp::probe;
+use crate::backend::mcp::request;
+use crate::backend::mcp::response::Reader;
+use crate::backend::mcp::upstream::Upstream;
+use crate::exchange::Frame;
+
+/// A request from its sending to its end. Dropping it closes the connection.
+///
+/// spec: streamable-http, Cancellation
+pub(super) struct Flight {
+    upstream: Arc<Upstream>,
+    id: u64,
+    judge: Judge,
+    /// How deep its answer may be nested.
+    depth: usize,
+    stage: Stage,
+}
+
+enum Stage {
+    Send(Request<Full<Bytes>>),
+    Read(Reader),
+    Over,
+}
+
+impl Flight {
+    /// Makes the request. Nothing is sent before the first [`Flight::next`].
+    pub(super) fn new(upstream: &Arc<Upstream>, question: &Question) -> Result<Self, BackendError> {
+        let id = upstream.mint_id();
+        let (request, token) = match question {
+            Question::Caller(call) => (request::call(upstream, id, call)?, call.meta.progress_token.clone()),
+            Question::Own(method, params) => (request::own(upstream, id, *method, params)?, None),
+        };
+        let (judge, depth) = (Judge::new(id, token), question.depth(&upstream.limits));
+        Ok(Self { upstream: upstream.clone(), id, judge, depth, stage: Stage::Send(request) })
+    }
+
+    /// What comes next.
+    pub(super) async fn next(&mut self, clocks: &mut Clocks) -> Step {
+        loop {
+            let heard = match std::mem::replace(&mut self.stage, Stage::Over) {
+                Stage::Send(request) => self.send(request, clocks).await,
+                Stage::Read(reader) => self.read(reader, clocks).await,
+                Stage::Over => Err(BackendError::Invalid("its answer is over").into()),
+            };
+            match heard {
+                Ok(Heard::Nothing) => {}
+                Ok(Heard::Progress(message)) => {
+                    clocks.progressed();
+                    return Step::Frame(Frame::Progress(message));
+                }
+                Ok(Heard::Final(outcome)) => return Step::Frame(Frame::End(Ok(outcome))),
+                Err(step) => return step,
+            }
+        }
+    }
+
+    async fn send(&mut self, request: Request<Full<Bytes>>, clocks: &Clocks) -> Result<Heard, Step> {
+        let response = clocks.race(self.upstream.send(request)).await.map_err(late)??;
+        let status = response.status();
+        match Reader::open(response, &self.upstream.limits, self.depth) {
+            Ok(reader) => {
+                self.stage = Stage::Read(reader);
+                Ok(Heard::Nothing)
+            }
+            Err(error) => Err(self.failed(status, error)),
+        }
+    }
+
+    async fn read(&mut self, mut reader: Reader, clocks: &Clocks) -> Result<Heard, Step> {
+        let message = match clocks.race(reader.message()).await.map_err(late)? {
+            Ok(message) => message,
+            Err(error) => return Err(self.failed(reader.status(), error)),
+        };
+        let heard = self.judge.hear(&message);
+        if let Some(untouched) = probe::contradicts(reader.status(), Some(&message), self.id) {
+            return Err(astray(untouched, heard));
+        }
+        match &heard {
+            Ok(Heard::Final(_)) => reader.finish(),
+            Ok(Heard::Nothing | Heard::Progress(_)) => self.stage = Stage::Read(reader),
+            Err(_) => {}
+        }
+        Ok(heard?)
+    }
+
+    /// What an answer without a message comes to.
+    fn failed(&self, status: StatusCode, error: BackendError) -> Step {
+        match probe::contradicts(status, None, self.id) {
+            Some(untouched) => Step::Astray(Astray { untouched, end: Err(error) }),
+            None => error.into(),
+        }
+    }
+}
+
+/// What ends in either way: as it came, or with an error of ours.
+fn astray(untouched: bool, heard: Result<Heard, BackendError>) -> Step {
+    let end = match heard {
+        Ok(Heard::Final(outcome)) => Ok(outcome),
+        Ok(Heard::Nothing | Heard::Progress(_)) => {
+            Err(BackendError::Invalid("its answer has no response in it"))
+        }
+        Err(error) => Err(error),
+    };
+    Step::Astray(Astray { untouched, end })
+}
+
+/// A clock that ran out while connecting counts as sent, too: nobody can tell any more.
+fn late(clock: Clock) -> BackendError {
+    BackendError::TimedOut { clock, sent: true }
+}
