@@ -73,6 +73,7 @@ limits! {
     open_pause_most: duration 1, HOUR;
     upstream_sessions: count 1, 100_000;
     upstream_session_idle: duration 10, 24 * HOUR;
+    listen_time: duration 1, 60 * SECOND;
     notice_time: duration 10, 60 * SECOND;
     upstream_pages: count 1, 100_000;
     upstream_tools: count 1, 1_000_000;

@@ -85,6 +85,8 @@ pub struct Limits {
     pub upstream_sessions: usize,
     /// How long a session is kept that nobody uses.
     pub upstream_session_idle: Duration,
+    /// How long a call that wants progress waits until its session's GET stream is open.
+    pub listen_time: Duration,
     /// Time for what a backend is only told: that a call is cancelled, that a session has ended.
     pub notice_time: Duration,
     /// Most pages of one list of a backend.
@@ -177,6 +179,7 @@ impl Default for Limits {
             open_pause_most: seconds(30),
             upstream_sessions: 1_000,
             upstream_session_idle: seconds(600),
+            listen_time: seconds(1),
             notice_time: seconds(2),
             upstream_pages: 100,
             upstream_tools: 5_000,

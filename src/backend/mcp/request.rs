@@ -88,6 +88,11 @@ pub(in crate::backend) fn progress_token(id: u64) -> String {
     format!("p{id}")
 }
 
+/// The id of the request that has this progress token, if it is one of ours.
+pub(in crate::backend) fn progress_id(token: &str) -> Option<u64> {
+    token.strip_prefix('p')?.parse().ok()
+}
+
 // spec: streamable-http, Sending Messages, Request Metadata
 fn post(
     upstream: &Upstream,
