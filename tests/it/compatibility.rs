@@ -379,17 +379,20 @@ async fn a_handshake_server_may_answer_with_json() {
         let text = client.call("echo", json!({"text": "hé"})).await.unwrap();
         assert_eq!(text.content[0].as_text().unwrap().text, "hé");
         assert_eq!(client.call("fail", json!({})).await.unwrap().is_error, Some(true));
+        let seen = client.progress_of("slow", json!({"ms": 300})).await.unwrap();
+        assert!(seen.len() >= 2, "it comes on the session's GET stream: {seen:?}");
     }
 }
 
-/// What the page says of progress; when it begins to be carried, the page has to say so.
+/// The servers of the tables send progress on the session's GET stream, as their SDK does.
 #[tokio::test]
-async fn progress_that_a_server_sends_beside_the_call_is_not_carried() {
+async fn progress_on_the_stream_of_its_call_is_carried_as_well() {
     let mut command = Peers::find().script(Runtime::Python1, "tests/fixtures/server_1.py");
-    let mut server = Process::start(command.arg("--stray-progress"));
+    let mut server = Process::start(command.arg("--progress-in-call"));
     let (_at, url, token) = alone(&server.line("listening ").await, "").await;
     for mode in [Mode::Discover, Mode::Initialize] {
         let client = Client::connect(&url, &token, mode).await.unwrap();
-        assert_eq!(client.progress_of("slow", json!({"ms": 100})).await.unwrap(), [0.0; 0]);
+        let steps: Vec<f64> = (1..=10).map(f64::from).collect();
+        assert_eq!(client.progress_of("slow", json!({"ms": 300})).await.unwrap(), steps);
     }
 }
