@@ -126,7 +126,7 @@ where
             return Err(ProtocolError::HandshakeEra { requested }.into());
         }
         // Boxed: who does not come here does not carry what is needed here.
-        let posted = session::Posted { party, headers: post.headers, accept, json, envelope };
+        let posted = session::Posted { party, headers: post.headers, accept, json, envelope, held };
         return Box::pin(session::post(app, posted, trail)).await;
     }
     let request = match Message::of(envelope)? {

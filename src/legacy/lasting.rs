@@ -25,6 +25,9 @@ use crate::model::name::TenantName;
 /// A tenant may have one of so many parts of all calls that go on.
 const PARTS: usize = 4;
 
+/// What the work takes of something that there is a limit for: given back when the work is over.
+pub type Kept = Box<dyn Send>;
+
 /// Work on an answer, and nothing that is borrowed for it.
 pub type Work<E> = Pin<Box<dyn Future<Output = Result<Reply<E>, E>> + Send>>;
 
@@ -59,41 +62,45 @@ impl Orphanage {
     }
 }
 
-/// `work`, which outlives whoever waits for it, and so does the stream in its reply.
+/// `work`, which outlives whoever waits for it, and so does the stream in its reply. `kept` is dropped
+/// when nothing of it is left.
 ///
 /// # Cancel safety
 /// Dropping the future, or that stream, leaves the rest of the work to the orphanage.
 pub async fn outlive<E: Send + 'static>(
     work: Work<E>,
+    kept: Kept,
     tenant: TenantName,
     after: Orphanage,
 ) -> Result<Reply<E>, E> {
-    let mut lasting = Lasting { work: Some(work), tenant, after };
+    let mut lasting = Lasting { work: Some((work, kept)), tenant, after, kept: None };
     let end = (&mut lasting).await;
     match end {
         Ok(Reply::Stream(frames)) => {
-            let Lasting { tenant, after, .. } = &lasting;
-            let frames = LastingFrames { frames: Some(frames), tenant: tenant.clone(), after: after.clone() };
-            Ok(Reply::Stream(Box::pin(frames)))
+            let frames = lasting.kept.take().map(|kept| (frames, kept));
+            let (tenant, after) = (lasting.tenant.clone(), lasting.after.clone());
+            Ok(Reply::Stream(Box::pin(LastingFrames { frames, tenant, after })))
         }
         other => other,
     }
 }
 
 struct Lasting<E: Send + 'static> {
-    work: Option<Work<E>>,
+    work: Option<(Work<E>, Kept)>,
     tenant: TenantName,
     after: Orphanage,
+    /// Of work that is done, for the stream that may be left of it.
+    kept: Option<Kept>,
 }
 
 impl<E: Send + 'static> Future for Lasting<E> {
     type Output = Result<Reply<E>, E>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let Some(work) = &mut self.work else { return Poll::Pending };
+        let Some((work, _)) = &mut self.work else { return Poll::Pending };
         let end = work.as_mut().poll(cx);
         if end.is_ready() {
-            self.work = None;
+            self.kept = self.work.take().map(|(_, kept)| kept);
         }
         end
     }
@@ -101,17 +108,18 @@ impl<E: Send + 'static> Future for Lasting<E> {
 
 impl<E: Send + 'static> Drop for Lasting<E> {
     fn drop(&mut self) {
-        let Some(work) = self.work.take() else { return };
+        let Some((work, kept)) = self.work.take() else { return };
         self.after.take(&self.tenant, async move {
             if let Ok(Reply::Stream(frames)) = work.await {
                 finish(frames).await;
             }
+            drop(kept);
         });
     }
 }
 
 struct LastingFrames<E: Send + 'static> {
-    frames: Option<Frames<E>>,
+    frames: Option<(Frames<E>, Kept)>,
     tenant: TenantName,
     after: Orphanage,
 }
@@ -120,7 +128,7 @@ impl<E: Send + 'static> Stream for LastingFrames<E> {
     type Item = Frame<E>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Frame<E>>> {
-        let Some(frames) = &mut self.frames else { return Poll::Ready(None) };
+        let Some((frames, _)) = &mut self.frames else { return Poll::Ready(None) };
         let frame = frames.poll_next_unpin(cx);
         if let Poll::Ready(None | Some(Frame::End(_))) = &frame {
             self.frames = None;
@@ -131,8 +139,11 @@ impl<E: Send + 'static> Stream for LastingFrames<E> {
 
 impl<E: Send + 'static> Drop for LastingFrames<E> {
     fn drop(&mut self) {
-        if let Some(frames) = self.frames.take() {
-            self.after.take(&self.tenant, finish(frames));
+        if let Some((frames, kept)) = self.frames.take() {
+            self.after.take(&self.tenant, async move {
+                finish(frames).await;
+                drop(kept);
+            });
         }
     }
 }

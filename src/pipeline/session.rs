@@ -52,6 +52,7 @@ use crate::protocol::methods::INITIALIZE;
 use crate::protocol::methods::Method;
 use crate::router::Route;
 use crate::router::RouteError;
+use crate::stream::budget::Held;
 use crate::tenant::index::Directory;
 
 /// A POST whose body is of the handshake era.
@@ -61,6 +62,8 @@ pub(super) struct Posted {
     pub(super) accept: Accept,
     pub(super) json: Json,
     pub(super) envelope: Envelope,
+    /// What its body holds of what all bodies may hold: the call holds it for as long as it goes on.
+    pub(super) held: Held,
 }
 
 /// A GET or DELETE that names a session.
@@ -110,7 +113,7 @@ pub(super) async fn post(
     posted: Posted,
     trail: &mut Trail,
 ) -> Result<Reply<Refusal>, Refusal> {
-    let Posted { party, headers, accept, json, envelope } = posted;
+    let Posted { party, headers, accept, json, envelope, held } = posted;
     if envelope.method() == Some(INITIALIZE) && !envelope.is_notification() {
         return open(app, &party, envelope, trail).await;
     }
@@ -125,7 +128,7 @@ pub(super) async fn post(
     } else {
         batch(context, &json)?
     };
-    lasting::outlive(work, tenant, app.orphanage.clone()).await
+    lasting::outlive(work, Box::new(held), tenant, app.orphanage.clone()).await
 }
 
 /// Answers `initialize`.

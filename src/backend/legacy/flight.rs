@@ -210,6 +210,10 @@ impl Flight {
         }
         match Reader::open(response, self.pool.limits(), self.depth) {
             Ok(reader) => {
+                // Who answers so has taken it, and it is not sent again.
+                if status == StatusCode::OK {
+                    self.prepared.sent();
+                }
                 self.stage = Stage::Reading(sent, reader);
                 Ok(Heard::Nothing)
             }

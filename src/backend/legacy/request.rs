@@ -54,6 +54,12 @@ impl Prepared {
         }
     }
 
+    /// It will not be sent again: what it holds of the caller's is given up.
+    pub(super) fn sent(&mut self) {
+        self.params = Object::new().finish();
+        self.meta = Vec::new();
+    }
+
     /// The message, under the id `id`.
     pub(super) fn message(&self, id: u64) -> Json {
         let token = self.token.as_ref().map(|_| Json::from_str_value(&request::progress_token(id)));

@@ -357,6 +357,28 @@ async fn so_many_calls_go_on_without_their_clients_and_no_more() {
     gw.stop().await;
 }
 
+// Invariant 6: what a body holds has a limit, also when its client has left.
+#[tokio::test]
+async fn a_call_without_its_client_still_holds_its_body() {
+    let upstream = Upstream::start().await;
+    upstream.behave("echo", Behaviour::Hang);
+    // A tenant's quarter has room for one such body and not for two.
+    let (gw, _) = before(&upstream, |limits| limits.bodies_bytes = 1 << 20).await;
+    let session = session(&gw).await;
+    let large = |id| call(id, "echo", json!({"text": "x".repeat(150 << 10)}));
+    let open = session.begin(&session.headers(), &large(1)).await;
+    called(&upstream, 1).await;
+    drop(open);
+    gone(&gw).await;
+    let answer = session.post(&large(2)).await;
+    assert_eq!((answer.status, answer.refusal().1), (503, 1003), "{}", answer.text());
+    assert_eq!(session.post(&cancel(1)).await.status, 202);
+    cancelled(&upstream, 1).await;
+    upstream.behave("echo", Behaviour::Echo);
+    eventually("there is room again", async || session.post(&large(3)).await.status == 200).await;
+    gw.stop().await;
+}
+
 #[tokio::test]
 async fn a_drain_lets_calls_finish_and_waits_for_nobody_who_has_left() {
     let upstream = Upstream::start().await;
