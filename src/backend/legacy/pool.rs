@@ -141,16 +141,16 @@ impl Pool {
         let pool = self.clone();
         self.upstream.around.background(async move {
             let stop = &pool.upstream.around.stop;
-            let opened = stop.run_until_cancelled(pool.open(identity, again)).await;
+            let opened = stop.run_until_cancelled(pool.open(&key.holder, identity, again)).await;
             let opened = opened.unwrap_or_else(|| Err(stopped()));
             let _ = tell.send(pool.place(key, opened));
         });
         told.map(|opened| opened.unwrap_or_else(|_| Err(stopped()))).boxed().shared()
     }
 
-    async fn open(&self, identity: Identity, again: bool) -> Result<Session, Unopened> {
+    async fn open(&self, holder: &Holder, identity: Identity, again: bool) -> Result<Session, Unopened> {
         let opening = self.backoff.enter().await?;
-        let session = Session::open(&self.upstream, identity);
+        let session = Session::open(&self.upstream, identity, *holder == Holder::Gateway);
         let late = |_| Unopened::from(BackendError::TimedOut { clock: Clock::Open, sent: false });
         let opened = tokio::time::timeout(self.limits().open_time, session).await;
         let opened = opened.map_err(late).and_then(|opened| opened);

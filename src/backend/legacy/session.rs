@@ -42,8 +42,8 @@ pub(in crate::backend) struct Session {
     /// How the server knows it; `None` where the server has no use for that.
     id: Option<HeaderValue>,
     revision: Handshake,
-    /// What the server said of itself: its `InitializeResult`.
-    pub(in crate::backend) about: Json,
+    /// What the server said of itself: its `InitializeResult`, where it is kept.
+    about: Option<Json>,
     ear: Ear,
 }
 
@@ -81,13 +81,18 @@ impl Unopened {
 }
 
 impl Session {
-    /// Opens one. There is no deadline in here.
+    /// Opens one, and keeps what the server says of itself if `keeps_about`: it may be large, and one
+    /// session that has it will do. There is no deadline in here.
     ///
     /// spec: 2025-11-25 basic/lifecycle, Initialization
     ///
     /// # Cancel safety
     /// Dropping the future leaves at most a session that its server will forget.
-    pub(super) async fn open(upstream: &Arc<Upstream>, identity: Identity) -> Result<Self, Unopened> {
+    pub(super) async fn open(
+        upstream: &Arc<Upstream>,
+        identity: Identity,
+        keeps_about: bool,
+    ) -> Result<Self, Unopened> {
         let (id, about) = initialize(upstream, &identity).await?;
         let revision = about.member("protocolVersion").and_then(|revision| revision.string());
         let revision = revision.ok_or(Unopened::unlike("its `initialize` result names no revision"))?;
@@ -97,6 +102,7 @@ impl Session {
                 false => "it answers `initialize` with a revision that is not spoken here",
             })
         })?;
+        let about = keeps_about.then_some(about);
         let session = Self { upstream: upstream.clone(), identity, id, revision, about, ear: Ear::new() };
         // spec: 2025-11-25 basic/lifecycle: nothing but pings before this.
         match session.tell(&request::initialized()).await? {
@@ -113,6 +119,11 @@ impl Session {
     /// The way to the server.
     pub(super) fn upstream(&self) -> &Arc<Upstream> {
         &self.upstream
+    }
+
+    /// What the server said of itself, in a session of the gateway's own.
+    pub(in crate::backend) fn about(&self) -> Option<&Json> {
+        self.about.as_ref()
     }
 
     /// Its revision.

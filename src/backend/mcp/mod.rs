@@ -88,9 +88,7 @@ impl Mcp {
     async fn about(&self) -> Result<Option<Json>, BackendError> {
         if self.probe.era().await? == Era::Handshake {
             let leased = Pool::lease(self.probe.pool().clone(), Holder::Gateway, false).await;
-            return leased
-                .map(|lease| Some(lease.session().about.clone()))
-                .map_err(|unopened| unopened.error);
+            return leased.map(|lease| lease.session().about().cloned()).map_err(|unopened| unopened.error);
         }
         match self.ask(Method::Discover, Object::new()).await? {
             Outcome::Result(result) => Ok(Some(result)),
