@@ -471,6 +471,33 @@ async fn progress_goes_on_under_the_clients_token() {
     gw.stop().await;
 }
 
+// Row X-14: most servers of the era send it on the session's GET stream.
+#[tokio::test]
+async fn progress_that_is_said_beside_the_call_reaches_the_client() {
+    let old = server(Handshake { listen: 200, ..Handshake::default() }).await;
+    let (gw, alice) = before(&old).await;
+    let listens = || old.sessions().iter().map(|session| session.listens).sum::<usize>();
+    for streams in 1..=2 {
+        // Where the server has ended the stream, the gateway listens again when it is needed.
+        while listens() < streams {
+            alice.open("old_echo", r#","progressToken":"mine""#).await.answer().await.result();
+        }
+        old.behave("echo", Behaviour::Once(Box::new(Behaviour::Late(Duration::from_millis(300)))));
+        let before = old.count("tools/call");
+        let mut open = alice.open("old_echo", r#","progressToken":"mine""#).await;
+        eventually("the call is there", async || old.count("tools/call") > before).await;
+        let token = old.requests().last().unwrap().json()["params"]["_meta"]["progressToken"].clone();
+        let params = json!({"progressToken": token, "progress": 1, "message": "so far"});
+        let said = json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": params});
+        assert_eq!(old.say(&said.to_string()), 1);
+        let events = open.answer().await.events();
+        assert_eq!(events[0]["params"], json!({"progressToken": "mine", "progress": 1, "message": "so far"}));
+        assert_eq!((events.len(), &events[1]["id"]), (2, &json!(1)));
+        old.hang_up();
+    }
+    gw.stop().await;
+}
+
 #[tokio::test]
 async fn sessions_end_when_the_gateway_does() {
     let (old, other) = (server(Handshake::default()).await, Upstream::start().await);

@@ -47,6 +47,8 @@ enum Stage {
     Shut,
     /// The server has not answered yet.
     Opening,
+    /// Nor for so long that nobody waits for it any more. It may only have nothing to say.
+    Silent,
     /// What is said is heard.
     Open,
     /// The server has no such stream.
@@ -72,6 +74,17 @@ impl Ear {
         }
     }
 
+    /// Goes from one stage to another, if it is in that one.
+    fn change(&self, from: Stage, to: Stage) -> bool {
+        self.stage.send_if_modified(|stage| {
+            let changes = *stage == from;
+            if changes {
+                *stage = to;
+            }
+            changes
+        })
+    }
+
     /// The messages about the request `id`, from now on.
     pub(super) fn hear(&self, id: u64) -> Hearing {
         let (tell, heard) = mpsc::channel(WAITING);
@@ -88,13 +101,7 @@ impl Session {
     /// Dropping the future changes nothing: the listening goes on.
     pub(super) async fn listen(self: &Arc<Self>) {
         let ear = self.ear();
-        let begins = ear.stage.send_if_modified(|stage| {
-            let shut = *stage == Stage::Shut;
-            if shut {
-                *stage = Stage::Opening;
-            }
-            shut
-        });
+        let begins = ear.change(Stage::Shut, Stage::Opening);
         let around = &self.upstream().around;
         if begins {
             let listening = listen(Arc::downgrade(self), self.open_ear(), ear.stage.clone());
@@ -110,7 +117,9 @@ impl Session {
         let mut stage = ear.stage.subscribe();
         let answered = stage.wait_for(|stage| *stage != Stage::Opening);
         // Whatever comes of it, the call goes on.
-        let _ = tokio::time::timeout(self.upstream().limits.listen_time, answered).await;
+        if tokio::time::timeout(self.upstream().limits.listen_time, answered).await.is_err() {
+            ear.change(Stage::Opening, Stage::Silent);
+        }
     }
 }
 

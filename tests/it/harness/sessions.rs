@@ -5,10 +5,13 @@
 //! upstream.handshake(Handshake { ids: Ids::None, ..Handshake::default() });
 //! upstream.forget_sessions();                                   // as a restart would
 //! upstream.sessions()[0].calls;                                 // what it saw, in order
+//! upstream.handshake(Handshake { listen: 200, ..Handshake::default() });
+//! upstream.say(r#"{"jsonrpc":"2.0","method":"notifications/x"}"#);  // on every open GET stream
 //! ```
 
 use serde_json::Value;
 
+use super::Behaviour;
 use super::Received;
 
 /// How sessions are kept.
@@ -24,6 +27,8 @@ pub struct Handshake {
     pub delete: u16,
     /// The status that notifications and responses are answered with.
     pub accepted: u16,
+    /// The status that a GET is answered with; 200 is a stream, 0 is no answer.
+    pub listen: u16,
 }
 
 /// The ids of sessions.
@@ -39,7 +44,14 @@ pub enum Ids {
 
 impl Default for Handshake {
     fn default() -> Self {
-        Self { revision: "2025-11-25", ids: Ids::Counted, unknown: (404, -32001), delete: 200, accepted: 202 }
+        Self {
+            revision: "2025-11-25",
+            ids: Ids::Counted,
+            unknown: (404, -32001),
+            delete: 200,
+            accepted: 202,
+            listen: 405,
+        }
     }
 }
 
@@ -54,6 +66,8 @@ pub struct Session {
     pub initialized: bool,
     /// Every later message, in order of arrival.
     pub calls: Vec<Value>,
+    /// How many GETs came.
+    pub listens: usize,
     /// Whether it was ended by a DELETE.
     pub ended: bool,
     /// Whether the server has forgotten it.
@@ -73,6 +87,8 @@ pub(super) enum Admitted {
     Goes(String),
     /// It is answered with this status and this body.
     Ends(u16, String),
+    /// It is answered like this, whatever it asks.
+    As(Behaviour),
 }
 
 impl Sessions {
@@ -104,6 +120,14 @@ impl Sessions {
         if request.line.starts_with("DELETE ") {
             session.ended = mode.delete < 300;
             return Admitted::Ends(mode.delete, String::new());
+        }
+        if request.line.starts_with("GET ") {
+            session.listens += 1;
+            return match mode.listen {
+                200 => Admitted::As(Behaviour::Listen),
+                0 => Admitted::As(Behaviour::Hang),
+                status => Admitted::Ends(status, String::new()),
+            };
         }
         match method {
             Some("notifications/initialized") => session.initialized = true,

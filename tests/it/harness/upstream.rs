@@ -41,6 +41,7 @@ use tokio::net::TcpListener;
 use tokio::net::TcpStream;
 use tokio::net::tcp::OwnedReadHalf;
 use tokio::net::tcp::OwnedWriteHalf;
+use tokio::sync::broadcast;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::task::JoinSet;
@@ -71,6 +72,8 @@ pub enum Behaviour {
     Raw(String),
     /// These bytes instead of an HTTP response, after which the connection stays open.
     Verbatim(String),
+    /// An SSE stream of what is [said](Upstream::say) from now on.
+    Listen,
     /// No answer, ever.
     Hang,
     /// The head of an SSE stream, and no event, ever.
@@ -179,6 +182,8 @@ struct State {
     replies: HashSet<String>,
     /// How everything is answered, whatever is asked.
     always: Option<Behaviour>,
+    /// What is said on open GET streams.
+    said: Option<broadcast::Sender<String>>,
     /// Calls that wait for later ones to be answered.
     parked: Vec<oneshot::Sender<Turn>>,
 }
@@ -303,6 +308,16 @@ impl Upstream {
     pub fn forget_sessions(&self) -> &Self {
         lock(&self.state).sessions.all.iter_mut().for_each(|session| session.forgotten = true);
         self
+    }
+
+    /// Says this on every open GET stream; how many there were.
+    pub fn say(&self, message: &str) -> usize {
+        lock(&self.state).said.as_ref().and_then(|said| said.send(message.to_owned()).ok()).unwrap_or(0)
+    }
+
+    /// Ends every open GET stream.
+    pub fn hang_up(&self) {
+        lock(&self.state).said = None;
     }
 
     /// Every session so far, in order.
@@ -490,6 +505,7 @@ impl Answer {
                 let whole = head(status, "application/json", "", body.len()) + &body;
                 (Behaviour::Verbatim(whole), String::new())
             }
+            Admitted::As(behaviour) => (behaviour, String::new()),
         };
         let result = match &*method {
             "tools/call" => {
@@ -549,6 +565,7 @@ impl Answer {
             }
             Behaviour::Events(events) => self.events(out, events).await,
             Behaviour::Raw(bytes) => text(out, &bytes.replace("$ID", &self.id), End::Close).await,
+            Behaviour::Listen => listen(out, state).await,
             Behaviour::Hang => std::future::pending().await,
             Behaviour::HangInStream => {
                 out.write_all(STREAM.as_bytes()).await?;
@@ -709,8 +726,7 @@ impl State {
         }
     }
 
-    /// Everything that was added, and tools.
-    /// What it says it has, as text.
+    /// What it says it has, as text: tools, and of everything else what was added.
     fn advertised(&self) -> String {
         let mut capabilities = serde_json::json!({"tools": {}});
         if !self.prompts.is_empty() {
@@ -806,6 +822,16 @@ fn chunk(text: &str) -> String {
 async fn text(out: &mut OwnedWriteHalf, text: &str, end: End) -> io::Result<End> {
     out.write_all(text.as_bytes()).await?;
     Ok(end)
+}
+
+async fn listen(out: &mut OwnedWriteHalf, state: &Mutex<State>) -> io::Result<End> {
+    let mut said = lock(state).said.get_or_insert_with(|| broadcast::channel(1024).0).subscribe();
+    out.write_all(STREAM.as_bytes()).await?;
+    while let Ok(message) = said.recv().await {
+        out.write_all(chunk(&format!("data: {message}\n\n")).as_bytes()).await?;
+    }
+    out.write_all(b"0\r\n\r\n").await?;
+    Ok(End::KeepAlive)
 }
 
 async fn json(out: &mut OwnedWriteHalf, status: u16, body: &str) -> io::Result<End> {

@@ -6,6 +6,7 @@ mod upstream;
 
 mod answers;
 mod calls;
+mod ears;
 mod eras;
 mod lists;
 mod sessions;
