@@ -71,6 +71,7 @@ fn legacy(error: &LegacyError) -> &'static str {
         LegacyError::NotServed => "http_method",
         LegacyError::Version => "version",
         LegacyError::NoSession | LegacyError::RepeatedSession | LegacyError::NoSuchSession => "session",
+        LegacyError::NoSuchResource(_) => "unknown_target",
         LegacyError::Batch(_) => "batch",
         LegacyError::TooManyStreams => "streams",
         LegacyError::TooManyEnded => "ended_sessions",
@@ -81,9 +82,11 @@ fn legacy(error: &LegacyError) -> &'static str {
 fn route(error: &RouteError) -> &'static str {
     match error {
         RouteError::NeedsScopes(_) => "scope",
-        RouteError::InvalidParams(_) => "params",
+        RouteError::InvalidParams(_) | RouteError::MissingArgument(_) => "params",
         RouteError::InvalidCursor | RouteError::InvalidState => "handle",
-        RouteError::UnknownTool(_) => "unknown_target",
+        RouteError::UnknownTool(_) | RouteError::UnknownPrompt(_) | RouteError::UnknownResource { .. } => {
+            "unknown_target"
+        }
         RouteError::ParamMismatch { .. } => "header_mismatch",
     }
 }

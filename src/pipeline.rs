@@ -189,10 +189,9 @@ async fn route(app: &App, exchange: &Exchange, facts: &mut Facts) -> Result<Rout
     let snapshot = app.catalogs.snapshot(&exchange.tenant).await;
     let now = app.clock.now();
     let route = router::route(&snapshot, exchange, &app.keys, now)?;
-    if let Route::Backend(tool) = &route {
-        facts.target = Some(tool.public.clone());
-        trace::tool(&Span::current(), &tool.public);
-        facts.backend = Some(tool.backend.to_string());
+    if let Some(entry) = route.entry() {
+        facts.backend = Some(entry.backend().to_string());
+        facts.target = entry.is_listed().then(|| entry.public.clone());
     }
     Ok(Routed { snapshot, route, now })
 }
@@ -200,17 +199,25 @@ async fn route(app: &App, exchange: &Exchange, facts: &mut Facts) -> Result<Rout
 /// Steps 19 to 22.
 async fn perform(app: &App, exchange: &Exchange, routed: Routed) -> Result<Reply<Refusal>, Refusal> {
     let Routed { snapshot, route, now } = routed;
-    match route {
-        Route::Discover => Ok(Reply::Once(methods::discover::answer(exchange, &snapshot, &app.limits))),
-        Route::ToolsList { after } => {
-            let (keys, limits) = (&app.keys, &app.limits);
-            Ok(Reply::Once(methods::tools_list::answer(exchange, &snapshot, after, keys, now, limits)))
+    let (keys, limits, metrics) = (&app.keys, &app.limits, &app.metrics);
+    let reply = match route {
+        Route::Discover => Ok(Reply::Once(methods::discover::answer(exchange, &snapshot, limits))),
+        Route::List { list, after } => {
+            Ok(Reply::Once(methods::lists::answer(exchange, &snapshot, list, after, keys, now, limits)))
         }
-        Route::Backend(tool) => {
-            let (catalogs, metrics) = (&app.catalogs, &app.metrics);
-            let call = methods::tools_call::answer(exchange, &tool, catalogs, &app.limits, metrics);
-            let reply = call.await?;
-            Ok(reply.map_err(Refusal::from))
+        Route::Tool(tool) => {
+            trace::tool(&Span::current(), &tool.entry.public);
+            let call =
+                methods::tools_call::answer(exchange, &tool, &snapshot, &app.catalogs, limits, metrics);
+            call.await
         }
-    }
+        Route::Prompt(prompt) => {
+            methods::prompts_get::answer(exchange, &prompt, &snapshot, limits, metrics).await
+        }
+        Route::Resource(resource) => {
+            methods::resources_read::answer(exchange, &resource, &snapshot, limits, metrics).await
+        }
+        Route::Complete(completion) => methods::complete::answer(exchange, completion, limits, metrics).await,
+    };
+    Ok(reply?.map_err(Refusal::from))
 }

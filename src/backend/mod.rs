@@ -1,4 +1,4 @@
-//! Where a tenant's tools live, and how they are asked.
+//! Where a tenant's tools, prompts and resources live, and how they are asked.
 //!
 //! A [`Backend`] lists what it has and answers calls. An answer that a backend gave, its own
 //! JSON-RPC errors included, is an [`Outcome`](crate::protocol::call::Outcome); a [`BackendError`]
@@ -33,6 +33,7 @@ use crate::model::tenant;
 use crate::model::tenant::BackendKind;
 use crate::protocol::json::Json;
 use crate::protocol::meta::Meta;
+use crate::protocol::methods::List;
 use crate::protocol::methods::Method;
 use crate::telemetry::metrics::Metrics;
 
@@ -60,16 +61,100 @@ pub enum Backend {
 }
 
 /// What a backend lists.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub struct Listing {
-    /// Each tool as the backend sent it, byte for byte; nothing about it is checked.
-    pub tools: Vec<Json>,
-    /// The shortest `ttlMs` of its pages, if any page had one.
+    /// Its tools.
+    pub tools: Listed,
+    /// Its prompts.
+    pub prompts: Listed,
+    /// Its resources.
+    pub resources: Listed,
+    /// Its resource templates.
+    pub templates: Listed,
+    /// The lists that it has but did not give, and why.
+    pub failed: Vec<(List, BackendError)>,
+    /// The shortest `ttlMs` of all pages, if any page had one.
     pub ttl_ms: Option<u64>,
     /// The backend's `instructions`, if it has any.
     pub instructions: Option<String>,
-    /// Why `tools` is not everything, if it is not.
-    pub truncated: Option<&'static str>,
+}
+
+/// One list of a backend.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum Listed {
+    /// Nobody knows: it never gave it.
+    #[default]
+    Unknown,
+    /// It has no such list.
+    Absent,
+    /// What is in it.
+    Known {
+        /// Each entry as the backend sent it, byte for byte; nothing about it is checked.
+        entries: Vec<Json>,
+        /// Why that is not everything, if it is not.
+        truncated: Option<&'static str>,
+    },
+}
+
+impl Listed {
+    /// A whole list.
+    pub fn whole(entries: Vec<Json>) -> Self {
+        Self::Known { entries, truncated: None }
+    }
+
+    /// What is in it, as far as that is known.
+    pub fn entries(&self) -> &[Json] {
+        match self {
+            Self::Unknown | Self::Absent => &[],
+            Self::Known { entries, .. } => entries,
+        }
+    }
+
+    /// Why it is not everything, if it is not.
+    pub fn truncated(&self) -> Option<&'static str> {
+        match self {
+            Self::Unknown | Self::Absent => None,
+            Self::Known { truncated, .. } => *truncated,
+        }
+    }
+
+    /// Whether the backend has it, and gave it.
+    pub fn is_known(&self) -> bool {
+        matches!(self, Self::Known { .. })
+    }
+}
+
+impl Listing {
+    /// One of its lists.
+    pub fn of(&self, list: List) -> &Listed {
+        match list {
+            List::Tools => &self.tools,
+            List::Prompts => &self.prompts,
+            List::Resources => &self.resources,
+            List::Templates => &self.templates,
+        }
+    }
+
+    /// One of its lists, to be replaced.
+    pub fn of_mut(&mut self, list: List) -> &mut Listed {
+        match list {
+            List::Tools => &mut self.tools,
+            List::Prompts => &mut self.prompts,
+            List::Resources => &mut self.resources,
+            List::Templates => &mut self.templates,
+        }
+    }
+
+    /// Whether nothing of it is unknown.
+    pub fn is_complete(&self) -> bool {
+        List::ALL.iter().all(|list| *self.of(*list) != Listed::Unknown)
+    }
+
+    /// Whether both list the same.
+    pub fn is_same(&self, other: &Self) -> bool {
+        self.instructions == other.instructions
+            && List::ALL.iter().all(|list| self.of(*list) == other.of(*list))
+    }
 }
 
 /// One request of a caller, already routed to this backend.
@@ -79,7 +164,8 @@ pub struct BackendCall {
     pub caller: Arc<Caller>,
     /// The method.
     pub method: Method,
-    /// The backend's own name of what is asked for.
+    /// The backend's own name, or URI, of what is asked for: it takes the place of the client's where
+    /// the method has one that is mirrored.
     pub name: Arc<str>,
     /// The client's `params`, an object.
     pub params: Json,
@@ -124,7 +210,7 @@ pub enum BackendError {
     InputRequired,
     /// It found our mirror headers wrong (-32020): its schema has changed since the catalog was
     /// built. The call was refused unseen; refresh the catalog, then try once more.
-    #[error("the backend's tool has changed since it was listed")]
+    #[error("the backend has changed since it was listed")]
     Stale,
     /// As many calls are in flight to it as are allowed.
     #[error("too many calls to this backend are in progress")]
@@ -192,7 +278,8 @@ impl Backend {
         }
     }
 
-    /// All tools, page by page, within the limits.
+    /// Every list that it has, page by page, within the limits and `limits.list_time`. One that is not
+    /// had does not take the others away; without any there is an error.
     ///
     /// # Cancel safety
     /// Dropping the future closes its connections.

@@ -6,7 +6,7 @@
 //! spec: server/utilities/pagination
 
 use crate::model::name::TenantName;
-use crate::model::tenant::ObjectKind;
+use crate::protocol::methods::List;
 use crate::seal::Binding;
 use crate::seal::KeyRing;
 use crate::seal::Purpose;
@@ -15,16 +15,16 @@ use crate::seal::SealError;
 /// How long a cursor opens, in seconds.
 const LIFETIME: u64 = 24 * 60 * 60;
 
-/// A cursor behind `last` in the list of `kind`, for one principal of one tenant.
+/// A cursor behind `last` in `list`, for one principal of one tenant.
 pub fn seal_cursor(
     ring: &KeyRing,
     tenant: &TenantName,
     principal: &str,
-    kind: ObjectKind,
+    list: List,
     last: &str,
     now: u64,
 ) -> String {
-    ring.seal(&binding(tenant, principal, kind), now.saturating_add(LIFETIME), last.as_bytes())
+    ring.seal(&binding(tenant, principal, list), now.saturating_add(LIFETIME), last.as_bytes())
 }
 
 /// The name that `cursor` stands behind, if it was sealed for this list, principal and tenant.
@@ -32,19 +32,14 @@ pub fn open_cursor(
     ring: &KeyRing,
     tenant: &TenantName,
     principal: &str,
-    kind: ObjectKind,
+    list: List,
     cursor: &str,
     now: u64,
 ) -> Result<String, SealError> {
-    let last = ring.open(&binding(tenant, principal, kind), cursor, now)?;
+    let last = ring.open(&binding(tenant, principal, list), cursor, now)?;
     String::from_utf8(last).map_err(|_| SealError::Refused)
 }
 
-fn binding<'a>(tenant: &'a TenantName, principal: &'a str, kind: ObjectKind) -> Binding<'a> {
-    let list: &[u8] = match kind {
-        ObjectKind::Tool => b"tools",
-        ObjectKind::Prompt => b"prompts",
-        ObjectKind::Resource => b"resources",
-    };
-    Binding { purpose: Purpose::Cursor, tenant, principal, digest: list }
+fn binding<'a>(tenant: &'a TenantName, principal: &'a str, list: List) -> Binding<'a> {
+    Binding { purpose: Purpose::Cursor, tenant, principal, digest: list.member().as_bytes() }
 }

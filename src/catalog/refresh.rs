@@ -1,7 +1,7 @@
 //! The catalogs of all tenants, kept fresh beside the requests and never by them.
 //!
 //! A tenant gets a state when it is first asked for, and a new one when its configuration
-//! changes; each backend of it has one task. A backend that fails keeps its last list.
+//! changes; each backend of it has one task. A backend that fails keeps its last lists.
 
 use std::collections::HashMap;
 use std::collections::HashSet;
@@ -22,6 +22,7 @@ use tokio_util::task::TaskTracker;
 use crate::backend::Backend;
 use crate::backend::Listing;
 use crate::backend::Surroundings;
+use crate::catalog::entry::Home;
 use crate::catalog::snapshot::Snapshot;
 use crate::catalog::source;
 use crate::catalog::source::Source;
@@ -30,13 +31,14 @@ use crate::model::limits::Limits;
 use crate::model::name::BackendName;
 use crate::model::name::TenantName;
 use crate::model::tenant::Tenant;
+use crate::protocol::methods::List;
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::metrics::Outcome;
 
 /// One list is compiled at a time: it takes memory and a core, and no request waits for it.
 static COMPILING: Semaphore = Semaphore::const_new(1);
 
-/// Most lines that one refresh writes about tools that were left out, and about changed ones.
+/// Most lines that one refresh writes about what was left out, and about what was changed.
 const LINES: usize = 20;
 
 /// The catalogs of all tenants. Clones share them.
@@ -108,7 +110,7 @@ impl Catalogs {
     /// The backend of this name, to call it. `None` if the tenant has none, or was never asked for.
     #[cfg(test)]
     pub(super) fn backend(&self, tenant: &TenantName, name: &BackendName) -> Option<Arc<Backend>> {
-        self.source(tenant, name).map(|(_, source)| source.live.clone())
+        self.source(tenant, name).map(|(_, source)| source.home.live.clone())
     }
 
     /// Asks for an early refresh of one backend, unless it was asked a moment ago.
@@ -157,7 +159,7 @@ impl Catalogs {
             let known = self.0.tenants.read().unwrap_or_else(PoisonError::into_inner);
             known.states.values().flat_map(|state| state.sources.clone()).collect()
         };
-        join_all(sources.iter().map(|source| source.live.shutdown())).await;
+        join_all(sources.iter().map(|source| source.home.live.shutdown())).await;
         self.0.tasks.close();
         self.0.tasks.wait().await;
     }
@@ -165,7 +167,7 @@ impl Catalogs {
     fn source(&self, tenant: &TenantName, backend: &BackendName) -> Option<(Arc<State>, Arc<Source>)> {
         let known = self.0.tenants.read().unwrap_or_else(PoisonError::into_inner);
         let state = known.states.get(tenant)?;
-        let source = state.sources.iter().find(|source| source.config.name == *backend)?;
+        let source = state.sources.iter().find(|source| source.home.config.name == *backend)?;
         Some((state.clone(), source.clone()))
     }
 
@@ -226,8 +228,9 @@ impl State {
             let live = Backend::new(Arc::clone(config), tenant.name.clone(), inner.around.clone());
             let live = Arc::new(live);
             let earlier =
-                earlier.and_then(|state| state.sources.iter().find(|s| s.config.name == config.name));
-            Arc::new(Source::new(config.clone(), live, earlier.map(|source| &**source)))
+                earlier.and_then(|state| state.sources.iter().find(|s| s.home.config.name == config.name));
+            let home = Home { config: config.clone(), live };
+            Arc::new(Source::new(home, earlier.map(|source| &**source)))
         };
         let revision = earlier.map_or(0, |state| state.snapshot.load().revision + 1);
         Self {
@@ -244,10 +247,10 @@ impl State {
     /// Its backends are not asked any more, but for requests that travel with it.
     fn retire(&self) {
         self.stop.cancel();
-        self.sources.iter().for_each(|source| source.live.retire());
+        self.sources.iter().for_each(|source| source.home.live.retire());
     }
 
-    /// Puts what the sources have now in place. Says how many tools are newly left out.
+    /// Puts what the sources have now in place. Says how many entries are newly left out.
     fn compose(&self) -> usize {
         let _one = self.composing.lock().unwrap_or_else(PoisonError::into_inner);
         let parts: Vec<_> = self.sources.iter().filter_map(|source| source.part()).collect();
@@ -261,15 +264,17 @@ impl State {
         self.snapshot.store(Arc::new(new));
         let tenant = &self.tenant.name;
         for remark in left_out.iter().take(LINES) {
-            tracing::warn!(%tenant, backend = %remark.backend, tool = remark.name, reason = remark.reason, "left a tool out");
+            let (backend, name, reason) = (&remark.backend, &remark.name, &remark.reason);
+            tracing::warn!(%tenant, %backend, kind = remark.list.noun(), name, reason, "left out of the catalog");
         }
         for remark in cleaned.iter().take(LINES) {
-            tracing::warn!(%tenant, backend = %remark.backend, tool = remark.name, reason = remark.reason, "changed a tool's texts");
+            let (backend, name, reason) = (&remark.backend, &remark.name, &remark.reason);
+            tracing::warn!(%tenant, %backend, kind = remark.list.noun(), name, reason, "changed in the catalog");
         }
         let untold = |remarks: &[_]| remarks.len().saturating_sub(LINES);
         let (more_left_out, more_changed) = (untold(&left_out), untold(&cleaned));
         if more_left_out + more_changed > 0 {
-            tracing::warn!(%tenant, more_left_out, more_changed, "so many more tools are not listed here");
+            tracing::warn!(%tenant, more_left_out, more_changed, "so many more are not told here");
         }
         left_out.len()
     }
@@ -277,7 +282,7 @@ impl State {
 
 /// The task of one backend: asks it, on its schedule, until it is cancelled.
 async fn keep_fresh(inner: Arc<Inner>, state: Arc<State>, source: Arc<Source>) {
-    let (tenant, backend) = (&state.tenant.name, &source.config.name);
+    let (tenant, backend) = (&state.tenant.name, &source.home.config.name);
     if let Some(carried) = source.carried() {
         install(&inner, &state, &source, carried).await;
         source.attempted();
@@ -286,17 +291,21 @@ async fn keep_fresh(inner: Arc<Inner>, state: Arc<State>, source: Arc<Source>) {
     loop {
         let wait = match source.list(&inner.limits).await {
             Ok(answer) => {
-                failures = 0;
-                inner.metrics.catalog_refresh(Outcome::Ok);
                 if let Some(listing) = answer.listing {
                     install(&inner, &state, &source, listing).await;
                 }
-                answer.wait
+                failures = if answer.failed.is_empty() { 0 } else { failures + 1 };
+                for (list, reason) in &answer.failed {
+                    let list = list.method().name();
+                    tracing::warn!(%tenant, %backend, list, reason, failures, "a backend did not give one of its lists; the last one stays");
+                }
+                inner.metrics.catalog_refresh(if failures == 0 { Outcome::Ok } else { Outcome::Failed });
+                if failures == 0 { answer.wait } else { answer.wait.min(source::back_off(failures)) }
             }
             Err(reason) => {
                 failures += 1;
                 inner.metrics.catalog_refresh(Outcome::Failed);
-                tracing::warn!(%tenant, %backend, reason, failures, "a backend did not list its tools; the last list stays");
+                tracing::warn!(%tenant, %backend, reason, failures, "a backend did not give its lists; the last ones stay");
                 source::back_off(failures)
             }
         };
@@ -305,11 +314,13 @@ async fn keep_fresh(inner: Arc<Inner>, state: Arc<State>, source: Arc<Source>) {
     }
 }
 
-/// Takes a list and puts it into the catalog, on a blocking thread.
+/// Takes lists and puts them into the catalog, on a blocking thread.
 async fn install(inner: &Arc<Inner>, state: &Arc<State>, source: &Arc<Source>, listing: Arc<Listing>) {
-    let (tenant, backend) = (&state.tenant.name, &source.config.name);
-    if let Some(reason) = listing.truncated {
-        tracing::error!(%tenant, %backend, reason, "a backend's list of tools is not complete");
+    let (tenant, backend) = (&state.tenant.name, &source.home.config.name);
+    for list in List::ALL {
+        if let Some(reason) = listing.of(list).truncated() {
+            tracing::error!(%tenant, %backend, list = list.method().name(), reason, "a backend's list is not complete");
+        }
     }
     let (limits, of, from) = (inner.limits.clone(), state.clone(), source.clone());
     let turn = COMPILING.acquire().await;
@@ -319,9 +330,9 @@ async fn install(inner: &Arc<Inner>, state: &Arc<State>, source: &Arc<Source>, l
         of.compose()
     };
     match tokio::task::spawn_blocking(job).await {
-        Ok(left_out) => inner.metrics.tools_left_out(left_out as u64),
+        Ok(left_out) => inner.metrics.entries_left_out(left_out as u64),
         Err(error) => {
-            tracing::error!(%tenant, %backend, %error, "a list of tools could not be compiled; the last one stays")
+            tracing::error!(%tenant, %backend, %error, "a backend's lists could not be compiled; the last ones stay")
         }
     }
 }

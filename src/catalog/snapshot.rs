@@ -1,116 +1,205 @@
 //! One state of a tenant's catalog. Never changes; readers hold it as long as they need it.
 
-use std::collections::HashMap;
+use std::cmp::Reverse;
 use std::fmt;
 use std::sync::Arc;
 
+use crate::backend::Listing;
+use crate::catalog::admission;
 use crate::catalog::admission::Admission;
+use crate::catalog::entry::Cataloged;
+use crate::catalog::entry::Entry;
+use crate::catalog::entry::Home;
+use crate::catalog::entry::Prompt;
+use crate::catalog::entry::Remark;
+use crate::catalog::entry::Template;
+use crate::catalog::table::Table;
 use crate::catalog::text;
-use crate::catalog::tool::Remark;
 use crate::catalog::tool::Tool;
+use crate::catalog::uris;
 use crate::catalog::view::PageSize;
 use crate::catalog::view::View;
 use crate::catalog::view::Views;
 use crate::model::caller::Caller;
 use crate::model::limits::Limits;
-use crate::model::name::BackendName;
 use crate::model::scope::Scopes;
+use crate::model::tenant;
 use crate::model::tenant::Tenant;
+use crate::model::tenant::Uris;
 use crate::policy::scope;
+use crate::protocol::methods::List;
 
 /// A tenant's compiled catalog.
 pub struct Snapshot {
     /// Grows with every snapshot of the tenant.
     pub revision: u64,
-    /// The tools that were left out, and why.
+    /// What was left out, and why.
     pub left_out: Vec<Remark>,
-    /// The tools whose texts were changed, and why.
+    /// Those whose texts were changed, and why.
     pub cleaned: Vec<Remark>,
     /// Text for `server/discover`: the tenant's, then its backends'.
     pub instructions: Option<Arc<str>>,
-    /// Whether every backend has been listed at least once.
+    /// Whether every backend has given each of its lists at least once.
     pub complete: bool,
-    /// In the order of public names.
-    tools: Vec<Arc<Tool>>,
-    /// Every scope that some tool needs.
-    relevant: Scopes,
+    /// The tools.
+    pub tools: Table<Arc<Tool>>,
+    /// The prompts.
+    pub prompts: Table<Arc<Prompt>>,
+    /// The resources.
+    pub resources: Table<Arc<Entry>>,
+    /// The resource templates.
+    pub templates: Table<Arc<Template>>,
+    /// The templates, the most specific first, else in the tenant's order.
+    by_specificity: Vec<Arc<Template>>,
+    /// All backends of the tenant.
+    backends: Vec<Arc<tenant::Backend>>,
+    /// Those that have resources, in the tenant's order.
+    homes: Vec<Arc<Home>>,
     page_size: PageSize,
+    uri_bytes: usize,
     views: Views,
 }
 
 /// What one backend puts into a snapshot.
 #[derive(Debug)]
 pub struct Part {
-    /// Its name.
-    pub backend: BackendName,
-    /// Its tools.
+    /// The backend.
+    pub home: Arc<Home>,
+    /// What of its lists was taken.
     pub admission: Admission,
     /// Its own instructions.
     pub instructions: Option<String>,
+    /// Whether it has resources to read, listed or not.
+    pub has_resources: bool,
+    /// Whether each of its lists was had at least once.
+    pub complete: bool,
+}
+
+impl Part {
+    /// Judges what a backend lists. Compiles schemas: belongs on a blocking thread.
+    pub fn of(home: &Arc<Home>, listing: &Listing, limits: &Limits) -> Self {
+        Self {
+            home: home.clone(),
+            admission: admission::admit(home, limits, listing),
+            instructions: listing.instructions.clone(),
+            has_resources: [List::Resources, List::Templates].iter().any(|list| listing.of(*list).is_known()),
+            complete: listing.is_complete(),
+        }
+    }
 }
 
 impl Snapshot {
     /// Puts together what the backends have, which come in the tenant's order: the first to claim
     /// a public name owns it, a later one is left out.
     pub fn compose(revision: u64, tenant: &Tenant, parts: &[Arc<Part>], limits: &Limits) -> Self {
-        let mut owners: HashMap<&str, &BackendName> = HashMap::new();
-        let mut tools = Vec::with_capacity(parts.iter().map(|part| part.admission.tools.len()).sum());
-        let (mut left_out, mut cleaned) = (Vec::new(), Vec::new());
-        for part in parts {
-            left_out.extend(part.admission.left_out.iter().cloned());
-            cleaned.extend(part.admission.cleaned.iter().cloned());
-            for tool in &part.admission.tools {
-                let owner = *owners.entry(&tool.public).or_insert(&part.backend);
-                if owner == &part.backend {
-                    tools.push(tool.clone());
-                } else {
-                    left_out.push(Remark {
-                        backend: part.backend.clone(),
-                        name: tool.own.to_string(),
-                        reason: format!("the public name {:?} belongs to backend `{owner}`", tool.public),
-                    });
-                }
-            }
-        }
-        tools.sort_unstable_by(|one, other| one.public.cmp(&other.public));
-        let mut relevant = Scopes::default();
-        tools.iter().for_each(|tool| relevant.extend(&tool.needs));
-        let instructions = instructions(tenant, parts, limits.instructions_bytes);
-        let page_size = PageSize { entries: limits.page_size.max(1), bytes: limits.page_bytes };
-        let complete = parts.len() == tenant.backends.len();
+        let admissions = || parts.iter().map(|part| &part.admission);
+        let mut left_out: Vec<_> = admissions().flat_map(|part| part.left_out.iter().cloned()).collect();
+        let cleaned = admissions().flat_map(|part| part.cleaned.iter().cloned()).collect();
+        let tools = admissions().flat_map(|part| &part.tools);
+        let tools = Table::compose(List::Tools, tenant, tools, &mut left_out);
+        let prompts = admissions().flat_map(|part| &part.prompts);
+        let prompts = Table::compose(List::Prompts, tenant, prompts, &mut left_out);
+        let resources = admissions().flat_map(|part| &part.resources);
+        let resources = Table::compose(List::Resources, tenant, resources, &mut left_out);
+        let templates = admissions().flat_map(|part| &part.templates);
+        let templates: Table<Arc<Template>> =
+            Table::compose(List::Templates, tenant, templates, &mut left_out);
+        let owned = |template: &&Arc<Template>| {
+            templates.find(&template.entry.public).is_some_and(|owner| Arc::ptr_eq(owner, template))
+        };
+        let mut by_specificity: Vec<_> =
+            admissions().flat_map(|part| &part.templates).filter(owned).cloned().collect();
+        // Stable: of two that say as much, the first backend's is meant.
+        by_specificity.sort_by_key(|template| Reverse(template.pattern.specificity()));
+        let homes = parts.iter().filter(|part| part.has_resources).map(|part| part.home.clone()).collect();
         Self {
             revision,
             left_out,
             cleaned,
-            instructions,
-            complete,
+            instructions: instructions(tenant, parts, limits.instructions_bytes),
+            complete: parts.len() == tenant.backends.len() && parts.iter().all(|part| part.complete),
             tools,
-            relevant,
-            page_size,
+            prompts,
+            resources,
+            templates,
+            by_specificity,
+            backends: tenant.backends.clone(),
+            homes,
+            page_size: PageSize { entries: limits.page_size.max(1), bytes: limits.page_bytes },
+            uri_bytes: limits.uri_bytes,
             views: Views::new(),
         }
     }
 
-    /// The tool of this public name, whoever may see it.
-    pub fn find(&self, public: &str) -> Option<&Arc<Tool>> {
-        let at = self.tools.binary_search_by(|tool| (*tool.public).cmp(public)).ok()?;
-        self.tools.get(at)
+    /// The resource that a URI names, whoever may see it: of the backend that it begins with, listed or
+    /// not; else of the backend that lists it; else of the one whose template may have made it, the
+    /// most specific template first; else of the only backend that keeps its URIs.
+    ///
+    /// spec: server/resources, Reading Resources
+    pub fn resource(&self, public: &str) -> Option<Arc<Entry>> {
+        if let Some((home, own)) = self.prefixed(public) {
+            uris::check(own, self.uri_bytes).ok()?;
+            let listed = self.resources.find(public).cloned();
+            return listed.or_else(|| Some(self.unlisted(home?, public, own)));
+        }
+        uris::check(public, self.uri_bytes).ok()?;
+        if let Some(listed) = self.resources.find(public) {
+            return Some(listed.clone());
+        }
+        let made = self.kept_templates().find(|template| template.pattern.matches(public));
+        let mut keeping = self.homes.iter().filter(|home| home.config.uris == Uris::Keep);
+        let home = match made {
+            Some(template) => &template.entry.home,
+            None => keeping.next().filter(|_| keeping.next().is_none())?,
+        };
+        Some(self.unlisted(home, public, public))
     }
 
-    /// What `caller` sees of it. Callers who hold the same of the scopes that matter share a view.
-    pub fn view(&self, tenant: &Tenant, caller: &Caller) -> Arc<View> {
-        let held: Scopes = self.relevant.iter().filter(|scope| scope::holds(caller, tenant, scope)).collect();
-        self.views.get(tenant, caller, held, || View::new(&self.tools, tenant, caller, self.page_size))
+    /// What `caller` sees of a list. Callers who hold the same of the scopes that matter share a view.
+    pub fn view(&self, list: List, tenant: &Tenant, caller: &Caller) -> Arc<View> {
+        match list {
+            List::Tools => self.view_of(list, &self.tools, tenant, caller),
+            List::Prompts => self.view_of(list, &self.prompts, tenant, caller),
+            List::Resources => self.view_of(list, &self.resources, tenant, caller),
+            List::Templates => self.view_of(list, &self.templates, tenant, caller),
+        }
     }
 
-    /// How many tools there are.
-    pub fn len(&self) -> usize {
-        self.tools.len()
+    fn view_of<T: Cataloged + Clone>(
+        &self,
+        list: List,
+        table: &Table<T>,
+        tenant: &Tenant,
+        caller: &Caller,
+    ) -> Arc<View> {
+        let relevant = table.relevant().iter();
+        let held: Scopes = relevant.filter(|scope| scope::holds(caller, tenant, scope)).collect();
+        let build = || View::new(table.entries(), tenant, caller, self.page_size);
+        self.views.get(list, tenant, caller, held, build)
     }
 
-    /// Whether there is no tool.
-    pub fn is_empty(&self) -> bool {
-        self.tools.is_empty()
+    /// The backend that `public` begins with, and what it says to it. `None` inside where the backend
+    /// has no resources.
+    fn prefixed<'u>(&self, public: &'u str) -> Option<(Option<&Arc<Home>>, &'u str)> {
+        let (name, own) = uris::split(public)?;
+        let backend = uris::owner(&self.backends, name)?;
+        Some((self.homes.iter().find(|home| home.config.name == backend.name), own))
+    }
+
+    fn kept_templates(&self) -> impl Iterator<Item = &Arc<Template>> {
+        self.by_specificity.iter().filter(|template| template.entry.home.config.uris == Uris::Keep)
+    }
+
+    /// A resource that is in no list. It needs what every template needs that may have made it.
+    fn unlisted(&self, home: &Arc<Home>, public: &str, own: &str) -> Arc<Entry> {
+        let mut needs = uris::needed(&home.config, own);
+        let theirs = self.by_specificity.iter().filter(|template| Arc::ptr_eq(&template.entry.home, home));
+        for template in theirs.filter(|template| !template.entry.needs.is_empty()) {
+            if template.pattern.matches(own) {
+                needs.extend(&template.entry.needs);
+            }
+        }
+        Arc::new(Entry::unlisted(home, public, own, needs))
     }
 }
 

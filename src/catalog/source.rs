@@ -9,13 +9,13 @@ use tokio::sync::Notify;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::backend::Backend;
 use crate::backend::Listing;
-use crate::catalog::admission;
+use crate::catalog::entry::Home;
 use crate::catalog::snapshot::Part;
 use crate::model::chance::fraction;
 use crate::model::limits::Limits;
 use crate::model::tenant;
+use crate::protocol::methods::List;
 
 /// Shortest time that a list is kept, whatever its `ttlMs`.
 const LEAST_TTL: Duration = Duration::from_secs(30);
@@ -29,13 +29,12 @@ const BACK_OFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_s
 /// Least time between two refreshes that were asked for.
 const NUDGE_GAP: Duration = Duration::from_secs(5);
 
-/// A backend, its last list and its place in the schedule.
+/// A backend, its last lists and its place in the schedule.
 pub(super) struct Source {
-    pub(super) config: Arc<tenant::Backend>,
-    pub(super) live: Arc<Backend>,
-    /// The last list, raw.
+    pub(super) home: Arc<Home>,
+    /// The last lists, raw.
     listing: ArcSwapOption<Listing>,
-    /// The last list, admitted.
+    /// The last lists, admitted.
     part: ArcSwapOption<Part>,
     nudged: Notify,
     attempts: watch::Sender<Attempts>,
@@ -64,13 +63,12 @@ impl Attempts {
 }
 
 impl Source {
-    /// A source that was not asked yet. It takes over the list of an `earlier` one that asked the
+    /// A source that was not asked yet. It takes over the lists of an `earlier` one that asked the
     /// same place in the same way.
-    pub(super) fn new(config: Arc<tenant::Backend>, live: Arc<Backend>, earlier: Option<&Source>) -> Self {
-        let listing = earlier.filter(|earlier| same_place(&earlier.config, &config));
+    pub(super) fn new(home: Home, earlier: Option<&Source>) -> Self {
+        let listing = earlier.filter(|earlier| same_place(&earlier.home.config, &home.config));
         Self {
-            config,
-            live,
+            home: Arc::new(home),
             listing: ArcSwapOption::new(listing.and_then(|earlier| earlier.listing.load_full())),
             part: ArcSwapOption::empty(),
             nudged: Notify::new(),
@@ -83,31 +81,33 @@ impl Source {
         self.part.load_full()
     }
 
-    /// The list that it has before it was asked.
+    /// The lists that it has before it was asked.
     pub(super) fn carried(&self) -> Option<Arc<Listing>> {
         self.listing.load_full()
     }
 
-    /// Asks the backend. `None` if it has nothing new.
+    /// Asks the backend, which keeps to `limits.list_time`. A list that it does not give is what it was.
     ///
     /// # Cancel safety
     /// Dropping the future closes its connections and changes nothing.
     pub(super) async fn list(&self, limits: &Limits) -> Result<Answer, String> {
-        let listing = match tokio::time::timeout(limits.list_time, self.live.list()).await {
-            Ok(Ok(listing)) => Arc::new(listing),
-            Ok(Err(error)) => return Err(chain(&error)),
-            Err(_) => return Err(format!("it did not list its tools within {:?}", limits.list_time)),
-        };
-        let known =
-            self.part.load().is_some() && self.listing.load().as_ref().is_some_and(|old| same(old, &listing));
-        Ok(Answer { wait: until_next(listing.ttl_ms, limits), listing: (!known).then_some(listing) })
+        let mut listing = self.home.live.list().await.map_err(|error| chain(&error))?;
+        let wait = until_next(listing.ttl_ms, limits);
+        let earlier = self.listing.load_full();
+        let mut failed = Vec::new();
+        for (list, error) in std::mem::take(&mut listing.failed) {
+            failed.push((list, chain(&error)));
+            if let Some(earlier) = &earlier {
+                *listing.of_mut(list) = earlier.of(list).clone();
+            }
+        }
+        let known = self.part.load().is_some() && earlier.is_some_and(|earlier| earlier.is_same(&listing));
+        Ok(Answer { wait, failed, listing: (!known).then(|| Arc::new(listing)) })
     }
 
-    /// Judges a list and keeps it. Compiles schemas: belongs on a blocking thread.
+    /// Judges lists and keeps them. Compiles schemas: belongs on a blocking thread.
     pub(super) fn take(&self, listing: Arc<Listing>, limits: &Limits) {
-        let admission = admission::admit(&self.config, &self.live, limits, &listing.tools);
-        let instructions = listing.instructions.clone();
-        self.part.store(Some(Arc::new(Part { backend: self.config.name.clone(), admission, instructions })));
+        self.part.store(Some(Arc::new(Part::of(&self.home, &listing, limits))));
         self.listing.store(Some(listing));
     }
 
@@ -174,8 +174,10 @@ impl Source {
 
 /// What a backend answered.
 pub(super) struct Answer {
-    /// Its list, if it is another than the last one.
+    /// Its lists, if they are others than the last ones.
     pub(super) listing: Option<Arc<Listing>>,
+    /// The lists that it has but did not give, and why.
+    pub(super) failed: Vec<(List, String)>,
     /// How long it is good for.
     pub(super) wait: Duration,
 }
@@ -203,10 +205,6 @@ fn same_place(one: &tenant::Backend, other: &tenant::Backend) -> bool {
     let credential =
         |of: &tenant::Backend| of.credential.as_ref().map(|c| (c.place.clone(), c.secret.clone()));
     one.name == other.name && one.kind == other.kind && credential(one) == credential(other)
-}
-
-fn same(one: &Listing, other: &Listing) -> bool {
-    one.tools == other.tools && one.instructions == other.instructions && one.truncated == other.truncated
 }
 
 /// An error with what caused it, for the log.

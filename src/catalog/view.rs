@@ -1,4 +1,4 @@
-//! What one caller sees of a snapshot, page by page, in the order of public names.
+//! What one caller sees of one list of a snapshot, page by page, in the order of public names.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 
 use moka::sync::Cache;
 
-use crate::catalog::tool::Tool;
+use crate::catalog::entry::Entry;
 use crate::model::caller::Caller;
 use crate::model::name::TenantName;
 use crate::model::scope::Scopes;
@@ -16,6 +16,7 @@ use crate::policy::Operation;
 use crate::policy::decide;
 use crate::protocol::json::Json;
 use crate::protocol::json::compose::Array;
+use crate::protocol::methods::List;
 
 /// Most bytes that the views of one snapshot keep.
 const CACHE_BYTES: u64 = 32 << 20;
@@ -29,9 +30,9 @@ pub(super) struct PageSize {
     pub(super) bytes: usize,
 }
 
-/// The tools that a caller may list.
+/// What a caller may list.
 pub struct View {
-    tools: Vec<Arc<Tool>>,
+    entries: Vec<Arc<Entry>>,
     page_size: PageSize,
     first: OnceLock<Page>,
 }
@@ -40,80 +41,85 @@ pub struct View {
 #[derive(Clone, Debug)]
 pub struct Page {
     /// The descriptors, an array.
-    pub tools: Json,
+    pub entries: Json,
     /// The last public name on this page, if there are more behind it.
     pub next: Option<Arc<str>>,
 }
 
 impl PageSize {
-    /// How many of `tools` are on a page that begins with them, and the bytes of their array.
-    fn of(self, tools: &[Arc<Tool>]) -> (usize, usize) {
+    /// How many of `entries` are on a page that begins with them, and the bytes of their array.
+    fn of(self, entries: &[Arc<Entry>]) -> (usize, usize) {
         // The brackets; each entry has its comma.
         let mut bytes = 2;
-        for (place, tool) in tools.iter().take(self.entries).enumerate() {
-            let more = tool.descriptor.bytes().len() + 1;
+        for (place, entry) in entries.iter().take(self.entries).enumerate() {
+            let more = entry.descriptor.bytes().len() + 1;
             if place > 0 && bytes + more > self.bytes {
                 return (place, bytes);
             }
             bytes += more;
         }
-        (tools.len().min(self.entries), bytes)
+        (entries.len().min(self.entries), bytes)
     }
 }
 
 impl View {
-    /// Decides about each tool.
-    pub(super) fn new(tools: &[Arc<Tool>], tenant: &Tenant, caller: &Caller, page_size: PageSize) -> Self {
-        let visible = |tool: &&Arc<Tool>| {
-            matches!(decide(caller, tenant, Operation::List, &tool.target()), Decision::Allow)
+    /// Decides about each of `entries`.
+    pub(super) fn new<'e>(
+        entries: impl Iterator<Item = &'e Arc<Entry>>,
+        tenant: &Tenant,
+        caller: &Caller,
+        page_size: PageSize,
+    ) -> Self {
+        let visible = |entry: &&Arc<Entry>| {
+            matches!(decide(caller, tenant, Operation::List, &entry.target()), Decision::Allow)
         };
-        let tools = tools.iter().filter(visible).cloned().collect();
-        Self { tools, page_size, first: OnceLock::new() }
+        Self { entries: entries.filter(visible).cloned().collect(), page_size, first: OnceLock::new() }
     }
 
-    /// The tools behind the public name `after`, whether or not it is still there; without one, the
+    /// The entries behind the public name `after`, whether or not it is still there; without one, the
     /// first page, which is composed once.
     pub fn page(&self, after: Option<&str>) -> Page {
         match after {
             None => self.first.get_or_init(|| self.compose(0)).clone(),
-            Some(last) => self.compose(self.tools.partition_point(|tool| &*tool.public <= last)),
+            Some(last) => self.compose(self.entries.partition_point(|entry| &*entry.public <= last)),
         }
     }
 
     fn compose(&self, from: usize) -> Page {
-        let rest = &self.tools[from..];
-        let (entries, bytes) = self.page_size.of(rest);
-        let shown = &rest[..entries];
-        let tools =
-            shown.iter().fold(Array::with_capacity(bytes), |all, tool| all.push(&tool.descriptor)).finish();
-        let next = if rest.len() > shown.len() { shown.last().map(|tool| tool.public.clone()) } else { None };
-        Page { tools, next }
+        let rest = &self.entries[from..];
+        let (count, bytes) = self.page_size.of(rest);
+        let shown = &rest[..count];
+        let all = shown.iter().fold(Array::with_capacity(bytes), |all, entry| all.push(&entry.descriptor));
+        let next =
+            if rest.len() > shown.len() { shown.last().map(|entry| entry.public.clone()) } else { None };
+        Page { entries: all.finish(), next }
     }
 
     /// What it may come to weigh in memory.
     fn weight(&self) -> u32 {
-        let (_, page) = self.page_size.of(&self.tools);
-        u32::try_from(page + self.tools.len() * size_of::<usize>() + size_of::<Self>()).unwrap_or(u32::MAX)
+        let (_, page) = self.page_size.of(&self.entries);
+        u32::try_from(page + self.entries.len() * size_of::<usize>() + size_of::<Self>()).unwrap_or(u32::MAX)
     }
 }
 
 impl fmt::Debug for View {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "View({} tools)", self.tools.len())
+        write!(f, "View({} entries)", self.entries.len())
     }
 }
 
-/// The views of one snapshot, by everything about a caller that a decision reads.
-pub(super) struct Views(Cache<(TenantName, Scopes), Arc<View>>);
+/// The views of one snapshot, by list and by everything about a caller that a decision reads.
+pub(super) struct Views(Cache<(List, TenantName, Scopes), Arc<View>>);
 
 impl Views {
     pub(super) fn new() -> Self {
         Self(Cache::builder().max_capacity(CACHE_BYTES).weigher(|_, view: &Arc<View>| view.weight()).build())
     }
 
-    /// The view of those who are in the caller's tenant and hold `held`.
+    /// The view of `list` for those who are in the caller's tenant and hold `held`.
     pub(super) fn get(
         &self,
+        list: List,
         tenant: &Tenant,
         caller: &Caller,
         held: Scopes,
@@ -123,6 +129,6 @@ impl Views {
         if caller.tenant != tenant.name {
             return Arc::new(build());
         }
-        self.0.get_with((caller.tenant.clone(), held), || Arc::new(build()))
+        self.0.get_with((list, caller.tenant.clone(), held), || Arc::new(build()))
     }
 }

@@ -73,12 +73,17 @@ limits! {
     open_pause_most: duration 1, HOUR;
     upstream_sessions: count 1, 100_000;
     upstream_session_idle: duration 10, 24 * HOUR;
+    listen_time: duration 1, 60 * SECOND;
     notice_time: duration 10, 60 * SECOND;
     upstream_pages: count 1, 100_000;
     upstream_tools: count 1, 1_000_000;
+    upstream_prompts: count 1, 1_000_000;
+    upstream_resources: count 1, 1_000_000;
+    upstream_templates: count 1, 10_000;
     list_time: duration 100, HOUR;
     refresh_time: duration SECOND, 24 * HOUR;
     first_catalog_time: duration 10, 300 * SECOND;
+    uri_bytes: size 64, 16 * KIB;
     description_bytes: size 16, MIB;
     schema_bytes: size 256, 64 * MIB;
     subschemas: count 1, 10_000_000;

@@ -71,11 +71,15 @@ fn wire(refusal: &Refusal) -> (StatusCode, Option<i64>) {
         Refusal::Legacy(error) => legacy(error),
         Refusal::Route(error) => match error {
             RouteError::NeedsScopes(_) => (StatusCode::FORBIDDEN, None),
-            RouteError::InvalidParams(_) => (StatusCode::BAD_REQUEST, Some(code::INVALID_PARAMS)),
-            // 200, not 400: a client of both eras may read an unknown 400 as "handshake server".
-            RouteError::InvalidCursor | RouteError::InvalidState | RouteError::UnknownTool(_) => {
-                (StatusCode::OK, Some(code::INVALID_PARAMS))
+            RouteError::InvalidParams(_) | RouteError::MissingArgument(_) => {
+                (StatusCode::BAD_REQUEST, Some(code::INVALID_PARAMS))
             }
+            // 200, not 400: a client of both eras may read an unknown 400 as "handshake server".
+            RouteError::InvalidCursor
+            | RouteError::InvalidState
+            | RouteError::UnknownTool(_)
+            | RouteError::UnknownPrompt(_)
+            | RouteError::UnknownResource { .. } => (StatusCode::OK, Some(code::INVALID_PARAMS)),
             RouteError::ParamMismatch { .. } => (StatusCode::BAD_REQUEST, Some(code::HEADER_MISMATCH)),
         },
         Refusal::Backend(error) => backend(error),
@@ -107,6 +111,7 @@ fn legacy(error: &LegacyError) -> (StatusCode, Option<i64>) {
             (StatusCode::BAD_REQUEST, Some(code::INVALID_REQUEST))
         }
         E::NoSuchSession => (StatusCode::NOT_FOUND, Some(code::INVALID_REQUEST)),
+        E::NoSuchResource(_) => (StatusCode::OK, Some(code::RESOURCE_NOT_FOUND)),
         E::TooManyStreams => (StatusCode::TOO_MANY_REQUESTS, Some(code::LISTEN_LIMIT)),
         E::TooManyEnded => (StatusCode::SERVICE_UNAVAILABLE, Some(code::OVERLOADED)),
         E::Withdrawn => (StatusCode::ACCEPTED, None),
@@ -322,6 +327,11 @@ fn data(refusal: &Refusal) -> Option<Json> {
         ) => {
             let supported = version::SERVED.iter().fold(Array::new(), |array, v| array.push_str(v)).finish();
             Some(Object::new().put("supported", &supported).put_str("requested", requested).finish())
+        }
+        // spec: server/resources, Error Handling
+        Refusal::Route(RouteError::UnknownResource { uri })
+        | Refusal::Legacy(LegacyError::NoSuchResource(uri)) => {
+            Some(Object::new().put_str("uri", uri).finish())
         }
         Refusal::Backend(error) if error.sent() => Some(Object::new().put_str("outcome", "unknown").finish()),
         _ => None,

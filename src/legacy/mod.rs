@@ -38,6 +38,9 @@ pub enum LegacyError {
     /// A session that does not open: forged, of somebody else, over, or ended. Nobody can tell which.
     #[error("there is no such session (any more): send `initialize` again")]
     NoSuchSession,
+    /// Step 18: no resource of this URI, or none for this caller.
+    #[error("resource not found")]
+    NoSuchResource(String),
     /// A batch that is not taken, or a message in one.
     #[error("{0}")]
     Batch(&'static str),

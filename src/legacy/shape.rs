@@ -37,18 +37,21 @@ enum Form {
     Call {
         wrapped: bool,
     },
+    /// A resource.
+    Read,
     Plain,
 }
 
 impl Shape {
     /// The shape of answers to `method`, asked of `tool` if it is one that is called.
     pub fn new(revision: Handshake, method: Method, tool: Option<&Tool>) -> Self {
-        let output = || tool.and_then(|tool| tool.descriptor.member("outputSchema"));
+        let output = || tool.and_then(|tool| tool.entry.descriptor.member("outputSchema"));
         let result = match method {
             Method::ToolsList => Form::Tools,
             Method::ToolsCall => {
                 Form::Call { wrapped: output().is_some_and(|schema| schema::is_wrapped(&schema)) }
             }
+            Method::ResourcesRead => Form::Read,
             _ => Form::Plain,
         };
         Self { revision, result }
@@ -70,6 +73,7 @@ impl Shape {
         match outcome {
             Outcome::Result(result) => Outcome::Result(self.result(&result)),
             Outcome::Error(error) if error.code == code::MISSING_CAPABILITY => self.lacking(error),
+            Outcome::Error(error) if matches!(self.result, Form::Read) => Outcome::Error(unread(error)),
             Outcome::Error(error) => Outcome::Error(error),
         }
     }
@@ -84,7 +88,9 @@ impl Shape {
                     .put_bool("isError", true)
                     .finish(),
             ),
-            Form::Tools | Form::Plain => Outcome::Error(RpcError { code: code::INTERNAL_ERROR, ..error }),
+            Form::Tools | Form::Read | Form::Plain => {
+                Outcome::Error(RpcError { code: code::INTERNAL_ERROR, ..error })
+            }
         }
     }
 
@@ -129,6 +135,17 @@ impl Shape {
             all.push(&members.finish())
         };
         tools.elements().fold(Array::with_capacity(tools.bytes().len()), shaped).finish()
+    }
+}
+
+/// A backend's word that there is no such resource had a code of its own in this era.
+///
+/// spec: 2025-11-25 server/resources, Error Handling
+fn unread(error: RpcError) -> RpcError {
+    let names_uri = error.data.as_ref().is_some_and(|data| data.member("uri").is_some());
+    match error.code == code::INVALID_PARAMS && names_uri {
+        true => RpcError { code: code::RESOURCE_NOT_FOUND, ..error },
+        false => error,
     }
 }
 

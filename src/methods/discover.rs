@@ -25,7 +25,11 @@ pub fn answer(exchange: &Exchange, snapshot: &Snapshot, limits: &Limits) -> Outc
     Outcome::Result(result.put("_meta", &super::own_meta()).finish())
 }
 
-/// What this gateway serves, in every era.
+/// What this gateway has for every client, in every era, whatever its tenant's backends have: a list
+/// without entries is a list.
+///
+/// spec: server/discover, Response
 pub fn capabilities() -> Json {
-    Object::new().put("tools", &Object::new().finish()).finish()
+    let names = ["tools", "prompts", "resources", "completions"];
+    names.iter().fold(Object::new(), |all, name| all.put(name, &Object::new().finish())).finish()
 }

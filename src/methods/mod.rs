@@ -1,8 +1,13 @@
 //! The methods that are served, one file each.
 
+pub mod complete;
 pub mod discover;
+mod forward;
+mod links;
+pub mod lists;
+pub mod prompts_get;
+pub mod resources_read;
 pub mod tools_call;
-pub mod tools_list;
 
 use std::time::Duration;
 
@@ -41,9 +46,15 @@ const INCOMPLETE_TTL: Duration = Duration::from_secs(1);
 /// spec: server/utilities/caching, Cacheable Model
 fn cacheable(object: Object, exchange: &Exchange, snapshot: &Snapshot, limits: &Limits) -> Object {
     let ttl = if snapshot.complete { limits.list_ttl } else { INCOMPLETE_TTL };
+    hinted(object, u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX), may_be_public(exchange))
+}
+
+/// Whether anything may be shown to everybody who reaches this endpoint.
+fn may_be_public(exchange: &Exchange) -> bool {
     // Never public where the tenant is told by the token: a shared cache keys by URL alone.
-    let public = exchange.endpoint.owner != Owner::Shared && exchange.tenant.is_public();
-    object
-        .put_u64("ttlMs", u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX))
-        .put_str("cacheScope", if public { "public" } else { "private" })
+    exchange.endpoint.owner != Owner::Shared && exchange.tenant.is_public()
+}
+
+fn hinted(object: Object, ttl_ms: u64, public: bool) -> Object {
+    object.put_u64("ttlMs", ttl_ms).put_str("cacheScope", if public { "public" } else { "private" })
 }

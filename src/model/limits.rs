@@ -85,19 +85,29 @@ pub struct Limits {
     pub upstream_sessions: usize,
     /// How long a session is kept that nobody uses.
     pub upstream_session_idle: Duration,
+    /// How long a call that wants progress waits until its session's GET stream is open.
+    pub listen_time: Duration,
     /// Time for what a backend is only told: that a call is cancelled, that a session has ended.
     pub notice_time: Duration,
     /// Most pages of one list of a backend.
     pub upstream_pages: usize,
     /// Most tools of one backend.
     pub upstream_tools: usize,
-    /// Time for one backend's whole list.
+    /// Most prompts of one backend.
+    pub upstream_prompts: usize,
+    /// Most resources of one backend.
+    pub upstream_resources: usize,
+    /// Most resource templates of one backend.
+    pub upstream_templates: usize,
+    /// Time for all lists of one backend.
     pub list_time: Duration,
     /// Between two refreshes of a backend's catalog, where its ttl says nothing; jittered.
     pub refresh_time: Duration,
     /// How long a first request waits for a tenant's first catalog.
     pub first_catalog_time: Duration,
-    /// Longest serialised tool description text.
+    /// Longest URI of a resource, or URI template, as its backend has it.
+    pub uri_bytes: usize,
+    /// Longest text for people in an entry of a list.
     pub description_bytes: usize,
     /// Largest input schema of a tool.
     pub schema_bytes: usize,
@@ -169,12 +179,17 @@ impl Default for Limits {
             open_pause_most: seconds(30),
             upstream_sessions: 1_000,
             upstream_session_idle: seconds(600),
+            listen_time: seconds(1),
             notice_time: seconds(2),
             upstream_pages: 100,
             upstream_tools: 5_000,
+            upstream_prompts: 1_000,
+            upstream_resources: 10_000,
+            upstream_templates: 200,
             list_time: seconds(20),
             refresh_time: seconds(300),
             first_catalog_time: seconds(5),
+            uri_bytes: 2 << 10,
             description_bytes: 8 << 10,
             schema_bytes: 256 << 10,
             subschemas: 10_000,

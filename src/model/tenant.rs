@@ -49,6 +49,8 @@ pub struct Backend {
     pub kind: BackendKind,
     /// What its tools' and prompts' public names begin with. May be empty.
     pub prefix: Arc<str>,
+    /// How its resources' URIs are shown.
+    pub uris: Uris,
     /// Total time of one call; never reset.
     pub timeout: Duration,
     /// Longest silence in one call; reset by increasing progress.
@@ -83,6 +85,15 @@ pub enum BackendEra {
     Modern,
     /// The handshake era alone.
     Handshake,
+}
+
+/// How the URIs of a backend's resources are shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Uris {
+    /// As the backend has them.
+    Keep,
+    /// Behind the backend's name: `{backend}+{uri}`.
+    Prefixed,
 }
 
 /// One line of a backend's `scopes`: objects whose own name matches need these scopes.

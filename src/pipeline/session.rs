@@ -49,7 +49,9 @@ use crate::protocol::message::Envelope;
 use crate::protocol::message::Message;
 use crate::protocol::message::Request;
 use crate::protocol::methods::INITIALIZE;
+use crate::protocol::methods::Method;
 use crate::router::Route;
+use crate::router::RouteError;
 use crate::tenant::index::Directory;
 
 /// A POST whose body is of the handshake era.
@@ -183,15 +185,26 @@ async fn find(context: &Context, request: Request, trail: &mut Trail) -> Result<
     let exchange = begin(app, party.clone(), call, trail);
     let span = trail.span.clone();
     let routed = route(app, &exchange, &mut trail.facts).instrument(span.clone());
-    let routed = flight.unless_cancelled(routed).await.ok_or(LegacyError::Withdrawn)??;
+    let routed = flight.unless_cancelled(routed).await.ok_or(LegacyError::Withdrawn)?;
+    let routed = routed.map_err(|refusal| in_era(refusal, exchange.call.method))?;
     let tool = match &routed.route {
-        Route::Backend(tool) => Some(&**tool),
+        Route::Tool(tool) => Some(&**tool),
         _ => None,
     };
     let shape = Shape::new(session.revision, exchange.call.method, tool);
     let app = app.clone();
     let work = async move { Ok(shape.reply(perform(&app, &exchange, routed).await?)) };
     Ok(Found::Work(flight.carry(work.instrument(span)).boxed()))
+}
+
+/// The refusal that this era has for the same thing.
+fn in_era(refusal: Refusal, method: Method) -> Refusal {
+    match refusal {
+        Refusal::Route(RouteError::UnknownResource { uri }) if method == Method::ResourcesRead => {
+            LegacyError::NoSuchResource(uri).into()
+        }
+        other => other,
+    }
 }
 
 /// Work on a batch: each message by itself, some at a time, the answers in the batch's order.

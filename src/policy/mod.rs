@@ -19,8 +19,14 @@ use crate::model::tenant::Tenant;
 pub enum Operation {
     /// See it in a list.
     List,
-    /// Call it.
+    /// Call it: a tool.
     Call,
+    /// Read it: a resource.
+    Read,
+    /// Get it: a prompt.
+    Get,
+    /// Complete an argument of it: a prompt or a resource template.
+    Complete,
 }
 
 /// The object that is decided about, under its backend's own name.
@@ -57,9 +63,11 @@ pub fn decide(caller: &Caller, tenant: &Tenant, operation: Operation, target: &T
         return Decision::Hidden;
     }
     match operation {
-        Operation::List | Operation::Call if scope::holds_all(caller, tenant, target.needs) => {
-            Decision::Allow
+        Operation::List | Operation::Call | Operation::Read | Operation::Get | Operation::Complete => {
+            match scope::holds_all(caller, tenant, target.needs) {
+                true => Decision::Allow,
+                false => Decision::NeedsScopes(target.needs.clone()),
+            }
         }
-        Operation::List | Operation::Call => Decision::NeedsScopes(target.needs.clone()),
     }
 }

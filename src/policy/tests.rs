@@ -18,6 +18,7 @@ use crate::model::tenant::BackendKind;
 use crate::model::tenant::ObjectKind;
 use crate::model::tenant::ScopeRule;
 use crate::model::tenant::Tenant;
+use crate::model::tenant::Uris;
 
 fn rule(kind: Option<ObjectKind>, glob: &str, needs: &str) -> ScopeRule {
     ScopeRule { kind, glob: glob.into(), needs: Scopes::parse(needs) }
@@ -28,6 +29,7 @@ fn backend(scopes: Vec<ScopeRule>) -> Arc<Backend> {
         name: BackendName::new("crm").unwrap(),
         kind: BackendKind::Demo,
         prefix: "crm_".into(),
+        uris: Uris::Keep,
         timeout: Duration::from_secs(60),
         idle_timeout: Duration::from_secs(30),
         scopes,
@@ -135,7 +137,9 @@ fn decisions() {
         let crm = BackendName::new("crm").unwrap();
         let needs = Scopes::parse(needs);
         let target = Target { backend: &crm, kind: ObjectKind::Tool, own_name: "find", needs: &needs };
-        for operation in [Operation::List, Operation::Call] {
+        for operation in
+            [Operation::List, Operation::Call, Operation::Read, Operation::Get, Operation::Complete]
+        {
             let decision = decide(&caller(of, held), &acme, operation, &target);
             assert_eq!(decision, expected, "{of} holds {held:?}, needs {needs:?}");
         }

@@ -20,6 +20,10 @@ pub const HEADER_MISMATCH: i64 = -32020;
 pub const MISSING_CAPABILITY: i64 = -32021;
 /// MCP: the protocol version is not served.
 pub const UNSUPPORTED_VERSION: i64 = -32022;
+/// Older revisions': no such resource. Never said to a modern client.
+pub const RESOURCE_NOT_FOUND: i64 = -32002;
+/// The member of an error's `data` that has a backend's own code, where ours is another.
+pub const UPSTREAM_CODE: &str = "upstreamCode";
 /// Ours: a rate limit.
 pub const RATE_LIMITED: i64 = 1001;
 /// Ours: too many listeners.

@@ -22,8 +22,18 @@ mod tests;
 const ENVELOPE: [&str; 6] = ["jsonrpc", "id", "method", "params", "result", "error"];
 
 /// The members of `params` that are checked or rewritten, likewise.
-const PARAMS: [&str; 8] =
-    ["_meta", "name", "uri", "taskId", "arguments", "cursor", "requestState", "inputResponses"];
+const PARAMS: [&str; 10] = [
+    "_meta",
+    "name",
+    "uri",
+    "ref",
+    "argument",
+    "taskId",
+    "arguments",
+    "cursor",
+    "requestState",
+    "inputResponses",
+];
 
 /// A request id: a string or an integer of bounded length, kept as its JSON text so that it is
 /// echoed digit for digit.
@@ -214,7 +224,7 @@ impl Envelope {
 }
 
 /// Whether `key` is one of `known` to a peer that ignores case, but not to us.
-pub(super) fn misspells(key: &str, known: &[&str]) -> bool {
+pub fn misspells(key: &str, known: &[&str]) -> bool {
     // Two characters beyond ASCII fold into it: the long s and the Kelvin sign.
     let folded = match key.is_ascii() {
         true => Cow::Borrowed(key),

@@ -12,11 +12,33 @@ pub enum Method {
     ToolsList,
     /// `tools/call`
     ToolsCall,
+    /// `resources/list`
+    ResourcesList,
+    /// `resources/templates/list`
+    TemplatesList,
+    /// `resources/read`
+    ResourcesRead,
+    /// `prompts/list`
+    PromptsList,
+    /// `prompts/get`
+    PromptsGet,
+    /// `completion/complete`
+    Complete,
 }
 
 impl Method {
     /// Every served method.
-    pub const ALL: [Method; 3] = [Method::Discover, Method::ToolsList, Method::ToolsCall];
+    pub const ALL: [Method; 9] = [
+        Method::Discover,
+        Method::ToolsList,
+        Method::ToolsCall,
+        Method::ResourcesList,
+        Method::TemplatesList,
+        Method::ResourcesRead,
+        Method::PromptsList,
+        Method::PromptsGet,
+        Method::Complete,
+    ];
 
     /// Step 15: the served method of this name.
     pub fn named(name: &str) -> Option<Self> {
@@ -29,6 +51,78 @@ impl Method {
             Method::Discover => "server/discover",
             Method::ToolsList => "tools/list",
             Method::ToolsCall => "tools/call",
+            Method::ResourcesList => "resources/list",
+            Method::TemplatesList => "resources/templates/list",
+            Method::ResourcesRead => "resources/read",
+            Method::PromptsList => "prompts/list",
+            Method::PromptsGet => "prompts/get",
+            Method::Complete => "completion/complete",
+        }
+    }
+}
+
+/// The lists that a server gives, page by page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum List {
+    /// `tools/list`
+    Tools,
+    /// `prompts/list`
+    Prompts,
+    /// `resources/list`
+    Resources,
+    /// `resources/templates/list`
+    Templates,
+}
+
+impl List {
+    /// Every list.
+    pub const ALL: [List; 4] = [List::Tools, List::Prompts, List::Resources, List::Templates];
+
+    /// The method that gives it.
+    pub fn method(self) -> Method {
+        match self {
+            List::Tools => Method::ToolsList,
+            List::Prompts => Method::PromptsList,
+            List::Resources => Method::ResourcesList,
+            List::Templates => Method::TemplatesList,
+        }
+    }
+
+    /// The member of a result that has its entries.
+    pub fn member(self) -> &'static str {
+        match self {
+            List::Tools => "tools",
+            List::Prompts => "prompts",
+            List::Resources => "resources",
+            List::Templates => "resourceTemplates",
+        }
+    }
+
+    /// The member of an entry that names it.
+    pub fn key(self) -> &'static str {
+        match self {
+            List::Tools | List::Prompts => "name",
+            List::Resources => "uri",
+            List::Templates => "uriTemplate",
+        }
+    }
+
+    /// The capability of a server that has it.
+    pub fn capability(self) -> &'static str {
+        match self {
+            List::Tools => "tools",
+            List::Prompts => "prompts",
+            List::Resources | List::Templates => "resources",
+        }
+    }
+
+    /// What one entry is called, for logs.
+    pub fn noun(self) -> &'static str {
+        match self {
+            List::Tools => "tool",
+            List::Prompts => "prompt",
+            List::Resources => "resource",
+            List::Templates => "resource template",
         }
     }
 }

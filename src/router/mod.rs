@@ -1,32 +1,69 @@
 //! Steps 16 to 18 of the ladder: may the caller do this, are the params right, is the target there?
 
+mod complete;
+mod prompt;
+mod resource;
+mod tool;
+
 use std::sync::Arc;
 
 use crate::catalog::cursor::open_cursor;
+use crate::catalog::entry::Entry;
+use crate::catalog::entry::Prompt;
 use crate::catalog::snapshot::Snapshot;
 use crate::catalog::tool::Tool;
 use crate::exchange::Exchange;
 use crate::model::scope::Scopes;
-use crate::model::tenant::ObjectKind;
 use crate::policy;
 use crate::policy::Decision;
 use crate::policy::Operation;
 use crate::protocol::headers::Mismatch;
+use crate::protocol::json::Json;
 use crate::protocol::json::Kind;
+use crate::protocol::methods::List;
 use crate::protocol::methods::Method;
+pub use crate::router::tool::tool;
 use crate::seal::KeyRing;
 
 /// Where a request goes.
 pub enum Route {
     /// Answered here: `server/discover`.
     Discover,
-    /// Answered here: a page of the tools after a public name.
-    ToolsList {
+    /// Answered here: a page of a list after a public name.
+    List {
+        /// Which list.
+        list: List,
         /// The last name of the page before.
         after: Option<String>,
     },
     /// To the backend of this tool.
-    Backend(Arc<Tool>),
+    Tool(Arc<Tool>),
+    /// To the backend of this prompt.
+    Prompt(Arc<Prompt>),
+    /// To the backend of this resource.
+    Resource(Arc<Entry>),
+    /// To the backend of what is completed.
+    Complete(Completion),
+}
+
+impl Route {
+    /// What is asked for, where that is a backend's.
+    pub fn entry(&self) -> Option<&Arc<Entry>> {
+        match self {
+            Self::Discover | Self::List { .. } => None,
+            Self::Tool(tool) => Some(&tool.entry),
+            Self::Prompt(prompt) => Some(&prompt.entry),
+            Self::Resource(entry) | Self::Complete(Completion { of: entry, .. }) => Some(entry),
+        }
+    }
+}
+
+/// A completion of an argument.
+pub struct Completion {
+    /// The prompt or resource template whose argument it is.
+    pub of: Arc<Entry>,
+    /// The client's params, under the backend's own name.
+    pub params: Json,
 }
 
 /// Why a proven request goes nowhere. `Display` is what the caller reads.
@@ -47,6 +84,18 @@ pub enum RouteError {
     /// Step 18: absent, or hidden from this caller; nobody can tell which.
     #[error("unknown tool: {0}")]
     UnknownTool(String),
+    /// Step 18, likewise.
+    #[error("unknown prompt: {0}")]
+    UnknownPrompt(String),
+    /// Step 18, likewise; also of a URI that no server should follow.
+    #[error("unknown resource: {}", shown(.uri))]
+    UnknownResource {
+        /// The URI that was asked for.
+        uri: String,
+    },
+    /// Step 17: a prompt does not go without this argument.
+    #[error("the prompt needs the argument {0:?}, a string")]
+    MissingArgument(Arc<str>),
     /// Step 19: a parameter's mirror header disagrees.
     #[error("{header}: {problem}")]
     ParamMismatch {
@@ -67,51 +116,57 @@ pub fn route(
     keys: &KeyRing,
     now: u64,
 ) -> Result<Route, RouteError> {
+    let page = |list| Ok(Route::List { list, after: after(exchange, list, keys, now)? });
     match exchange.call.method {
         Method::Discover => Ok(Route::Discover),
-        Method::ToolsList => Ok(Route::ToolsList { after: after(exchange, keys, now)? }),
-        Method::ToolsCall => tool(snapshot, exchange).map(Route::Backend),
+        Method::ToolsList => page(List::Tools),
+        Method::PromptsList => page(List::Prompts),
+        Method::ResourcesList => page(List::Resources),
+        Method::TemplatesList => page(List::Templates),
+        Method::ToolsCall => tool(snapshot, exchange).map(Route::Tool),
+        Method::PromptsGet => prompt::prompt(snapshot, exchange).map(Route::Prompt),
+        Method::ResourcesRead => resource::resource(snapshot, exchange).map(Route::Resource),
+        Method::Complete => complete::completion(snapshot, exchange).map(Route::Complete),
     }
 }
 
 /// The public name that a list's cursor stands on.
-fn after(exchange: &Exchange, keys: &KeyRing, now: u64) -> Result<Option<String>, RouteError> {
+fn after(exchange: &Exchange, list: List, keys: &KeyRing, now: u64) -> Result<Option<String>, RouteError> {
     let Some(cursor) = exchange.call.params.member("cursor").filter(|c| c.kind() != Kind::Null) else {
         return Ok(None);
     };
     let handle = cursor.string().ok_or(RouteError::InvalidParams("`cursor` must be a string"))?;
     let principal = exchange.caller.principal();
-    open_cursor(keys, &exchange.tenant.name, &principal, ObjectKind::Tool, &handle, now)
+    open_cursor(keys, &exchange.tenant.name, &principal, list, &handle, now)
         .map(Some)
         .map_err(|_| RouteError::InvalidCursor)
 }
 
-/// The tool that a call names, if this caller may call it.
-pub fn tool(snapshot: &Snapshot, exchange: &Exchange) -> Result<Arc<Tool>, RouteError> {
-    let call = &exchange.call;
-    let found = call.name.as_deref().and_then(|name| snapshot.find(name));
-    let decision =
-        found.map(|tool| policy::decide(&exchange.caller, &exchange.tenant, Operation::Call, &tool.target()));
-    if let Some(Decision::NeedsScopes(needed)) = decision {
-        return Err(RouteError::NeedsScopes(needed));
+/// Step 16: what the caller may do with what it names; `false` where it is not there, to anybody or to
+/// this caller.
+fn may(exchange: &Exchange, operation: Operation, found: Option<&Arc<Entry>>) -> Result<bool, RouteError> {
+    let Some(entry) = found else { return Ok(false) };
+    match policy::decide(&exchange.caller, &exchange.tenant, operation, &entry.target()) {
+        Decision::Allow => Ok(true),
+        Decision::NeedsScopes(needed) => Err(RouteError::NeedsScopes(needed)),
+        Decision::Hidden => Ok(false),
     }
-    let Some(name) = &call.name else {
-        return Err(RouteError::InvalidParams("`params.name` must be a string"));
-    };
-    if call.params.member("arguments").is_some_and(|a| !a.is_object()) {
-        return Err(RouteError::InvalidParams("`params.arguments` must be an object"));
-    }
-    if call.params.member("inputResponses").is_some_and(|r| !r.is_object()) {
+}
+
+/// Step 17 for the methods that a backend may ask for more input in.
+fn check_retry(params: &Json) -> Result<(), RouteError> {
+    if params.member("inputResponses").is_some_and(|responses| !responses.is_object()) {
         return Err(RouteError::InvalidParams("`params.inputResponses` must be an object"));
     }
-    match call.params.member("requestState").map(|state| state.kind()) {
-        None => {}
+    match params.member("requestState").map(|state| state.kind()) {
+        None => Ok(()),
         // None was ever minted.
-        Some(Kind::String) => return Err(RouteError::InvalidState),
-        Some(_) => return Err(RouteError::InvalidParams("`params.requestState` must be a string")),
+        Some(Kind::String) => Err(RouteError::InvalidState),
+        Some(_) => Err(RouteError::InvalidParams("`params.requestState` must be a string")),
     }
-    match (found, decision) {
-        (Some(tool), Some(Decision::Allow)) => Ok(tool.clone()),
-        _ => Err(RouteError::UnknownTool(name.chars().take(NAME_SHOWN).collect())),
-    }
+}
+
+/// An unknown name, as an error repeats it.
+fn shown(name: &str) -> String {
+    name.chars().take(NAME_SHOWN).collect()
 }

@@ -168,7 +168,7 @@ pub struct Metrics {
     upstream_probes: Family<ByResult, Counter>,
     upstream_sessions: Family<ByEvent, Counter>,
     catalog_refreshes: Family<ByOutcome, Counter>,
-    tools_left_out: Counter,
+    entries_left_out: Counter,
     config_reloads: Family<ByOutcome, Counter>,
     panics: Counter,
 }
@@ -200,7 +200,7 @@ impl Metrics {
             upstream_probes: Family::default(),
             upstream_sessions: Family::default(),
             catalog_refreshes: Family::default(),
-            tools_left_out: Counter::default(),
+            entries_left_out: Counter::default(),
             config_reloads: Family::default(),
             panics: Counter::default(),
         };
@@ -260,8 +260,9 @@ impl Metrics {
         );
         let refreshes = self.catalog_refreshes.clone();
         registry.register("catalog_refreshes", "Refreshes of a backend's catalog", refreshes);
-        let left_out = self.tools_left_out.clone();
-        registry.register("tools_left_out", "Tools that were left out, each when that is found", left_out);
+        let left_out = self.entries_left_out.clone();
+        let help = "Tools, prompts and resources that were left out, each when that is found";
+        registry.register("entries_left_out", help, left_out);
         registry.register("config_reloads", "Reloads of the tenants file", self.config_reloads.clone());
     }
 
@@ -339,9 +340,9 @@ impl Metrics {
         self.catalog_refreshes.get_or_create(&ByOutcome { outcome: outcome.as_str() }).inc();
     }
 
-    /// So many tools were found that have to be left out.
-    pub fn tools_left_out(&self, tools: u64) {
-        self.tools_left_out.inc_by(tools);
+    /// So many entries of backends' lists were found that have to be left out.
+    pub fn entries_left_out(&self, entries: u64) {
+        self.entries_left_out.inc_by(entries);
     }
 
     /// The tenants file was read again.

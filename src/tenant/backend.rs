@@ -18,6 +18,7 @@ use crate::model::tenant::Credential;
 use crate::model::tenant::CredentialPlace;
 use crate::model::tenant::ObjectKind;
 use crate::model::tenant::ScopeRule;
+use crate::model::tenant::Uris;
 use crate::tenant::secret::Secret;
 
 /// The longest prefix, of the 64 characters that a public name may have.
@@ -74,8 +75,11 @@ pub(super) fn read(name: &str, at: &At<'_>, secrets: &[Secret], declared: &[&str
         Some(at) => prefix(&at),
         None => Some(format!("{name}_").into()),
     };
-    // Checked already, for the day when it matters.
-    fields.get("uris").and_then(|at| at.word(&[("keep", ()), ("prefixed", ())]));
+    let uris = match fields.get("uris") {
+        Some(at) => at.word(&[("keep", Uris::Keep), ("prefixed", Uris::Prefixed)]),
+        None if prefix.as_deref() == Some("") => Some(Uris::Keep),
+        None => Some(Uris::Prefixed),
+    };
     let timeout = duration(&fields, "timeout", 60);
     let idle_timeout = duration(&fields, "idle_timeout", 30);
     let rules = fields.get("scopes").map_or_else(Vec::new, |at| at.entries());
@@ -85,6 +89,7 @@ pub(super) fn read(name: &str, at: &At<'_>, secrets: &[Secret], declared: &[&str
         name: parsed?,
         kind: kind?,
         prefix: prefix?,
+        uris: uris?,
         timeout: timeout?,
         idle_timeout: idle_timeout?,
         scopes,

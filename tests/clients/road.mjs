@@ -248,6 +248,15 @@ function checkPages(pages, names, pageSize) {
   assert.deepEqual(names, [...names].sort(), 'the list is not in name order');
 }
 
+/** What `step` ends with, or an error once it takes longer. */
+async function within(ms, step) {
+  const over = new AbortController();
+  const late = sleep(ms, 'late', { signal: over.signal }).catch(() => undefined);
+  const first = await Promise.race([step, late]).finally(() => over.abort());
+  assert.notEqual(first, 'late', `no end after ${ms / 1000} s`);
+  return first;
+}
+
 /** The steps in order; those of `EACH` once for every backend. */
 const FIRST = ['connect', 'session', 'pages'];
 const EACH = ['text', 'structured', 'is_error', 'parallel', 'progress', 'cancel', 'mirrored_header', 'token_stays'];
@@ -261,9 +270,7 @@ export async function take(client, options) {
   const step = async (name) => {
     const label = options.prefix.length > 1 && EACH.includes(name) ? `${name} of ${road.backend.prefix}` : name;
     try {
-      const timeout = sleep(STEP_MS, undefined, { ref: false }).then(() => assert.fail(`no end after ${STEP_MS / 1000} s`));
-      const taken = client.steps?.[name] ? client.steps[name](road) : road[name]();
-      const remark = await Promise.race([taken, timeout]);
+      const remark = await within(STEP_MS, client.steps?.[name] ? client.steps[name](road) : road[name]());
       console.log(`ok ${label}${remark ? ` (${remark})` : ''}`);
     } catch (error) {
       if (error instanceof Skipped) {

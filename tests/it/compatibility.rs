@@ -131,7 +131,8 @@ async fn deploy() -> (Deployment, [Process; 4]) {
     let urls = backends.each_mut().map(|backend| backend.line("listening "));
     let [modern, legacy, new, old] = &*join_all(urls).await else { unreachable!() };
     let only = |url: &str| format!("{{only: {}}}", deployment::backend(url, r#", prefix: "", era: auto"#));
-    let mixed = format!("{{new: {}, old: {}}}", deployment::backend(new, ""), deployment::backend(old, ""));
+    let (new, old) = (deployment::backend(new, ", era: modern"), deployment::backend(old, ", era: legacy"));
+    let mixed = format!("{{new: {new}, old: {old}}}");
     let tenants = [("modern", &*only(modern)), ("legacy", &*only(legacy)), ("mixed", &*mixed)];
     let at = Deployment::start(peers, PAGE_SIZE, &tenants).await;
     (at, backends)
@@ -260,10 +261,10 @@ fn name(what: &str, package: &str) -> String {
 
 /// Server, package, whether of an older version than the newest that is pinned, revision, place.
 const SERVERS: &[(&str, &str, bool, &str, &str)] = &[
-    ("TypeScript SDK 2", "@modelcontextprotocol/server", false, MODERN, "modern, mixed"),
+    ("TypeScript SDK 2", "@modelcontextprotocol/server", false, MODERN, "modern; mixed, as `era: modern`"),
     ("Python SDK 2", "mcp", false, MODERN, "a tenant of its own"),
     ("Python SDK 1", "mcp", true, HANDSHAKE, "legacy; with JSON answers: a tenant of its own"),
-    ("TypeScript SDK 1", "@modelcontextprotocol/sdk", false, HANDSHAKE, "mixed"),
+    ("TypeScript SDK 1", "@modelcontextprotocol/sdk", false, HANDSHAKE, "mixed, as `era: legacy`"),
     (
         "@modelcontextprotocol/server-everything",
         "@modelcontextprotocol/server-everything",
@@ -271,7 +272,7 @@ const SERVERS: &[(&str, &str, bool, &str, &str)] = &[
         HANDSHAKE,
         "a tenant of its own",
     ),
-    ("rmcp", "rmcp", false, HANDSHAKE, "a tenant of its own, `era: legacy`"),
+    ("rmcp", "rmcp", false, HANDSHAKE, "a tenant of its own"),
 ];
 
 /// Why steps are not taken, each reason once.
@@ -349,15 +350,17 @@ async fn server_everything_is_a_backend() {
         let weather = client.call("get-structured-content", json!({"location": "Chicago"})).await.unwrap();
         assert_eq!(weather.structured_content.unwrap()["temperature"], 36);
         let work = json!({"duration": 0.5, "steps": 5});
-        client.progress_of("trigger-long-running-operation", work).await.unwrap();
+        let progress = client.progress_of("trigger-long-running-operation", work).await.unwrap();
+        assert!(progress.len() >= 2, "{progress:?}");
     }
 }
 
 #[tokio::test]
 async fn a_server_on_rmcp_is_a_backend() {
-    // Asked for server/discover it says -32022, as only a modern server does; hence the pin.
+    // Asked for server/discover it says -32022, as only a modern server does, and lists no modern
+    // revision.
     let server = rmcp_server::start().await;
-    let (_at, url, token) = alone(server.url(), ", era: legacy").await;
+    let (_at, url, token) = alone(server.url(), "").await;
     for mode in [Mode::Discover, Mode::Initialize] {
         let backends = &[Backend { prefix: "", era: "legacy" }];
         let steps = Box::pin(rmcp_client::take(&url, &token, mode, backends, PAGE_SIZE)).await;
@@ -376,5 +379,20 @@ async fn a_handshake_server_may_answer_with_json() {
         let text = client.call("echo", json!({"text": "hé"})).await.unwrap();
         assert_eq!(text.content[0].as_text().unwrap().text, "hé");
         assert_eq!(client.call("fail", json!({})).await.unwrap().is_error, Some(true));
+        let seen = client.progress_of("slow", json!({"ms": 300})).await.unwrap();
+        assert!(seen.len() >= 2, "it comes on the session's GET stream: {seen:?}");
+    }
+}
+
+/// The servers of the tables send progress on the session's GET stream, as their SDK does.
+#[tokio::test]
+async fn progress_on_the_stream_of_its_call_is_carried_as_well() {
+    let mut command = Peers::find().script(Runtime::Python1, "tests/fixtures/server_1.py");
+    let mut server = Process::start(command.arg("--progress-in-call"));
+    let (_at, url, token) = alone(&server.line("listening ").await, "").await;
+    for mode in [Mode::Discover, Mode::Initialize] {
+        let client = Client::connect(&url, &token, mode).await.unwrap();
+        let steps: Vec<f64> = (1..=10).map(f64::from).collect();
+        assert_eq!(client.progress_of("slow", json!({"ms": 300})).await.unwrap(), steps);
     }
 }

@@ -15,7 +15,9 @@ mod ladder;
 mod legacy_backends;
 mod observe;
 mod peers;
+mod prompts;
 mod relay;
+mod resources;
 #[path = "../clients/rmcp.rs"]
 mod rmcp_client;
 #[path = "../fixtures/rmcp.rs"]

@@ -163,7 +163,7 @@ async fn metrics_move_with_issuers_backends_and_reloads() {
     upstream.behave("tools/list", Behaviour::Echo);
     eventually("the backend is listed", async || bob.tools().await == ["b_echo"]).await;
     reaches(&gw, &refreshed("ok"), before + 1.0).await;
-    assert_eq!(metric(&gw, "fondaco_tools_left_out_total").await, 1.0);
+    assert_eq!(metric(&gw, "fondaco_entries_left_out_total").await, 1.0);
     reaches(&gw, &fetched("ok"), 2.0).await;
     own.behave(Away::Status(500));
     eventually("its keys are asked for in vain", async || {

@@ -3,6 +3,7 @@
 
 use crate::harness::deployment;
 use crate::harness::deployment::Deployment;
+use crate::harness::gateway::Gateway;
 use crate::harness::process;
 use crate::harness::process::Peers;
 use crate::harness::process::Process;
@@ -24,4 +25,22 @@ async fn clients_of_both_sdks_call_a_python_server_with_a_real_token() {
         let said = process::run(&mut command).await;
         assert!(said.contains("all steps passed"), "{said}");
     }
+}
+
+// Row RU-1: the messages of an introduction, as a session sends them and as a modern client does.
+#[tokio::test]
+async fn the_messages_of_an_introduction_say_the_same_in_both_eras() {
+    let gw = Gateway::start(
+        r#"
+issuers: [{issuer: "{issuer}", tenant_claim: tenant}]
+tenants: {demo: {issuers: [{shared: "{issuer}"}], backends: {demo: {kind: demo, prefix: ""}}}}
+"#,
+    )
+    .await;
+    let alice = gw.caller("demo", "alice", "");
+    let url = format!("http://{}{}", alice.addr, alice.path);
+    let mut command = Peers::find().script(Runtime::Node, "tests/clients/messages.mjs");
+    let said = process::run(command.args(["--url", &url, "--token", &alice.token])).await;
+    assert!(said.contains("all 9 messages passed"), "{said}");
+    gw.stop().await;
 }

@@ -6,6 +6,7 @@ mod calls;
 mod ladder;
 mod listening;
 mod memory;
+mod nouns;
 
 use std::time::Duration;
 
@@ -16,8 +17,8 @@ use fondaco::model::clock::Clock;
 use fondaco::model::limits::Limits;
 use fondaco::model::name::TenantName;
 use fondaco::model::scope::Scopes;
-use fondaco::model::tenant::ObjectKind;
 use fondaco::protocol::json::Json;
+use fondaco::protocol::methods::List;
 use fondaco::protocol::version::Handshake;
 use fondaco::seal::KeyRing;
 use serde_json::Value;
@@ -219,7 +220,7 @@ async fn an_id_that_does_not_open_is_answered_like_one_that_never_was() {
         let principal = identity(&gw, "demo", "alice").principal();
         let tenant = TenantName::new("demo").unwrap();
         let now = gw.app.clock.now();
-        seal_cursor(&gw.app.keys, &tenant, &principal, ObjectKind::Tool, "x", now)
+        seal_cursor(&gw.app.keys, &tenant, &principal, List::Tools, "x", now)
     };
     let ids = [
         "zz".to_owned(),

@@ -1,9 +1,10 @@
-//! The built-in backend of `fondaco dev`: tools that show what the gateway does.
+//! The built-in backend of `fondaco dev`: tools, notes and a prompt that show what the gateway does.
 //!
-//! `tools.json` defines them. Nothing here trusts that arguments were validated: what does not fit
+//! `tools.json` and `documents.json` define them. Nothing here trusts that arguments were validated: what does not fit
 //! is an `isError` result that says what would.
 
 mod arithmetic;
+mod documents;
 mod draft;
 #[cfg(test)]
 mod tests;
@@ -16,6 +17,7 @@ use futures_util::stream;
 
 use crate::backend::BackendCall;
 use crate::backend::BackendError;
+use crate::backend::Listed;
 use crate::backend::Listing;
 use crate::backend::clock::Clocks;
 use crate::backend::demo::draft::Drafts;
@@ -30,10 +32,13 @@ use crate::protocol::json::compose::Array;
 use crate::protocol::json::compose::Object;
 use crate::protocol::meta::SERVER_INFO;
 use crate::protocol::meta::our_info;
+use crate::protocol::methods::List;
+use crate::protocol::methods::Method;
 
 const TOOLS: &str = include_str!("tools.json");
+const DOCUMENTS: &str = include_str!("documents.json");
 const DEPTH: usize = 16;
-const INSTRUCTIONS: &str = "Demonstration tools, which show what the gateway does and touch nothing.";
+const INSTRUCTIONS: &str = "Demonstrations, which show what the gateway does and touch nothing.";
 
 const REGIONS: [(&str, &str); 5] = [
     ("asia-northeast1", "Tokyo"),
@@ -43,7 +48,7 @@ const REGIONS: [(&str, &str); 5] = [
     ("us-west1", "The Dalles"),
 ];
 
-/// The demonstration tools, as one tenant has them.
+/// The demonstration backend, as one tenant has it.
 pub struct Demo {
     config: Arc<tenant::Backend>,
     drafts: Drafts,
@@ -67,17 +72,26 @@ struct Work {
 }
 
 impl Demo {
-    /// The tools of the backend that `config` describes.
+    /// The backend that `config` describes.
     pub fn new(config: Arc<tenant::Backend>) -> Self {
         Self { config, drafts: Drafts::default() }
     }
 
-    /// All of them.
+    /// All that it has.
     pub fn list(&self) -> Result<Listing, BackendError> {
-        let tools = Json::parse(Bytes::from_static(TOOLS.as_bytes()), DEPTH);
-        let tools = tools.map_err(|_| BackendError::Invalid("its definitions are not JSON"))?;
+        let read = |text: &'static str| {
+            let definitions = Json::parse(Bytes::from_static(text.as_bytes()), DEPTH);
+            definitions.map_err(|_| BackendError::Invalid("its definitions are not JSON"))
+        };
+        let (tools, documents) = (read(TOOLS)?, read(DOCUMENTS)?);
+        let listed = |list: List| {
+            Listed::whole(documents.member(list.member()).iter().flat_map(Json::elements).collect())
+        };
         Ok(Listing {
-            tools: tools.elements().collect(),
+            tools: Listed::whole(tools.elements().collect()),
+            prompts: listed(List::Prompts),
+            resources: listed(List::Resources),
+            templates: listed(List::Templates),
             instructions: Some(INSTRUCTIONS.to_owned()),
             ..Listing::default()
         })
@@ -86,6 +100,12 @@ impl Demo {
     /// Begins a call; see [`Backend::call`](crate::backend::Backend::call).
     pub fn call(&self, call: BackendCall) -> Result<Frames<BackendError>, BackendError> {
         let arguments = call.params.member("arguments").unwrap_or_else(|| Object::new().finish());
+        match call.method {
+            Method::ResourcesRead => return Ok(once(documents::read(&call.name))),
+            Method::PromptsGet => return Ok(once(documents::get(&call.name, &arguments))),
+            Method::Complete => return Ok(once(documents::suggest(&call.params))),
+            _ => {}
+        }
         if !arguments.is_object() {
             return Ok(once(said(Said::Wrong("`arguments` is an object".to_owned()))));
         }

@@ -32,6 +32,7 @@ fn demo_with(timeout: Duration, idle_timeout: Duration) -> Demo {
         name: BackendName::new("demo").unwrap(),
         kind: BackendKind::Demo,
         prefix: "".into(),
+        uris: tenant::Uris::Keep,
         timeout,
         idle_timeout,
         scopes: Vec::new(),
@@ -96,7 +97,8 @@ async fn said(demo: &Demo, tool: &str, arguments: &str) -> (String, bool) {
 #[tokio::test]
 async fn every_listed_tool_is_a_tool_and_every_tool_is_listed() {
     let demo = demo();
-    let tools = demo.list().unwrap().tools;
+    let listing = demo.list().unwrap();
+    let tools = listing.tools.entries();
     let names: Vec<_> = tools.iter().map(|t| t.member("name").and_then(|n| n.string()).unwrap()).collect();
     let expected = ["echo", "add", "subtract", "slow", "region_lookup", "draft_create", "draft_append"];
     assert_eq!(names, expected);
@@ -167,4 +169,59 @@ async fn a_draft_is_known_to_the_tenant_that_made_it_alone() {
         said(&mine, "draft_create", "{}").await;
     }
     assert!(said(&mine, "draft_append", &append).await.1, "only the latest drafts are kept");
+}
+
+/// What the method answers about this name: its result, or its error's code.
+async fn answers(method: Method, name: &str, params: &str) -> Result<Json, i64> {
+    let call = BackendCall { method, name: name.into(), params: json(params), ..call("x", "{}") };
+    match run(&demo(), call).await.1 {
+        Ok(Outcome::Result(result)) => Ok(result),
+        Ok(Outcome::Error(error)) => Err(error.code),
+        Err(error) => panic!("{error}"),
+    }
+}
+
+#[tokio::test]
+async fn notes_are_read_and_greetings_are_got() {
+    let listing = demo().list().unwrap();
+    assert_eq!(listing.resources.entries()[0].member("uri").unwrap().text(), r#""demo://note/1""#);
+    for (uri, known) in [
+        ("demo://note/1", true),
+        ("demo://note/3", true),
+        ("demo://note/4", false),
+        ("demo://note/", false),
+        ("demo://note/1/2", false),
+        ("file:///etc/passwd", false),
+    ] {
+        let read = answers(Method::ResourcesRead, uri, "{}").await;
+        assert_eq!(read.is_ok(), known, "{uri}");
+        match read {
+            Ok(read) => assert!(read.text().contains(&format!(r#""contents":[{{"uri":"{uri}""#)), "{read:?}"),
+            Err(code) => assert_eq!(code, -32602),
+        }
+    }
+    for (arguments, text) in
+        [("{}", "a friend"), (r#"{"name":""}"#, "a friend"), (r#"{"name":"Ada"}"#, "Ada")]
+    {
+        let params = format!(r#"{{"arguments":{arguments}}}"#);
+        let got = answers(Method::PromptsGet, "greet", &params).await.unwrap();
+        assert!(got.text().contains(&format!("Please greet {text} warmly")), "{got:?}");
+    }
+    assert_eq!(answers(Method::PromptsGet, "other", "{}").await, Err(-32602));
+}
+
+#[tokio::test]
+async fn arguments_are_completed() {
+    for (of, argument, value, expected) in [
+        (r#""type":"ref/prompt","name":"greet""#, "name", "a", Ok(r#"["Ada","Alan"]"#)),
+        (r#""type":"ref/prompt","name":"greet""#, "name", "x", Ok("[]")),
+        (r#""type":"ref/resource","uri":"demo://note/{id}""#, "id", "", Ok(r#"["1","2","3"]"#)),
+        (r#""type":"ref/resource","uri":"demo://note/{id}""#, "name", "", Err(-32602)),
+        (r#""type":"ref/prompt","name":"other""#, "name", "", Err(-32602)),
+    ] {
+        let params = format!(r#"{{"ref":{{{of}}},"argument":{{"name":"{argument}","value":"{value}"}}}}"#);
+        let completion = answers(Method::Complete, "x", &params).await;
+        let values = completion.map(|result| result.member("completion").unwrap().member("values").unwrap());
+        assert_eq!(values.as_ref().map(Json::text), expected.as_ref().map(|text| *text), "{params}");
+    }
 }

@@ -13,6 +13,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use crate::backend::BackendError;
 use crate::backend::clock::Clock;
 use crate::backend::clock::Clocks;
+use crate::backend::legacy::ear::Hearing;
 use crate::backend::legacy::pool::Lease;
 use crate::backend::legacy::pool::Pool;
 use crate::backend::legacy::request;
@@ -33,9 +34,6 @@ use crate::protocol::call::Outcome;
 use crate::protocol::code;
 use crate::protocol::json::Json;
 use crate::protocol::json::Kind;
-
-/// Most requests of a server's own that are answered in one call.
-const ANSWERED: usize = 64;
 
 /// A request from its sending to its end. Dropped before that, it is cancelled.
 ///
@@ -71,6 +69,29 @@ struct Sent {
     judge: Judge,
     /// Messages that came together and were not judged yet.
     waiting: VecDeque<Json>,
+    /// What is said of it beside its answer, where its caller wants progress.
+    hearing: Option<Hearing>,
+}
+
+/// What comes first.
+enum Came<T> {
+    /// What was waited for.
+    Expected(T),
+    /// Something beside the answer.
+    Beside(Json),
+}
+
+/// Waits for `expected`, or for what is heard meanwhile.
+///
+/// # Cancel safety
+/// As `expected`.
+async fn either<T>(hearing: Option<&mut Hearing>, expected: impl Future<Output = T>) -> Came<T> {
+    let Some(hearing) = hearing else { return Came::Expected(expected.await) };
+    tokio::select! {
+        biased;
+        message = hearing.next() => Came::Beside(message),
+        expected = expected => Came::Expected(expected),
+    }
 }
 
 /// How a step failed.
@@ -100,11 +121,12 @@ impl Flight {
             Question::Caller(call) => Holder::of(&call.caller),
             Question::Own(..) => Holder::Gateway,
         };
+        let prepared = Prepared::new(question);
         Self {
-            stage: Stage::Open(Box::pin(pool.clone().lease(holder.clone(), false))),
+            stage: Stage::Open(session(pool, &holder, false, &prepared)),
             pool: pool.clone(),
             holder,
-            prepared: Prepared::new(question),
+            prepared,
             depth: question.depth(pool.limits()),
             slot,
             again: false,
@@ -141,8 +163,7 @@ impl Flight {
                 }
                 Err(Failure::NoSession) => {
                     self.again = true;
-                    let lease = self.pool.clone().lease(self.holder.clone(), true);
-                    self.stage = Stage::Open(Box::pin(lease));
+                    self.stage = Stage::Open(session(&self.pool, &self.holder, true, &self.prepared));
                 }
             }
         }
@@ -160,19 +181,25 @@ impl Flight {
         })?;
         let upstream = lease.session().upstream();
         let id = upstream.mint_id();
-        let request = lease.session().post(&self.prepared.message(id))?;
+        let message = self.prepared.message(lease.session().revision(), id);
+        let request = lease.session().post(&message)?;
         let (tenant, backend) = (&upstream.tenant, &upstream.config.name);
         tracing::debug!(%tenant, %backend, id, method = self.prepared.method.name(), "asks in a session");
+        let hearing = self.prepared.token.as_ref().map(|_| lease.session().ear().hear(id));
         let sending = Box::pin(upstream.send(request));
         let judge = Judge::new(id, self.prepared.token.clone());
-        self.stage = Stage::Sent(Sent { lease, id, judge, waiting: VecDeque::new() }, sending);
+        self.stage = Stage::Sent(Sent { lease, id, judge, waiting: VecDeque::new(), hearing }, sending);
         Ok(Heard::Nothing)
     }
 
     async fn wait(&mut self, clocks: &Clocks) -> Result<Heard, Failure> {
-        let Stage::Sent(_, sending) = &mut self.stage else { return Ok(Heard::Nothing) };
+        let Stage::Sent(sent, sending) = &mut self.stage else { return Ok(Heard::Nothing) };
         // Here and below: a clock that runs out leaves the stage as it is, to be cancelled.
-        let response = clocks.race(sending).await.map_err(|clock| late(clock, true))?;
+        let came = clocks.race(either(sent.hearing.as_mut(), sending)).await;
+        let response = match came.map_err(|clock| late(clock, true))? {
+            Came::Expected(response) => response,
+            Came::Beside(message) => return Ok(sent.judge.hear(&message)?),
+        };
         let Stage::Sent(sent, _) = std::mem::replace(&mut self.stage, Stage::Over) else {
             return Ok(Heard::Nothing);
         };
@@ -196,7 +223,13 @@ impl Flight {
         let status = reader.status();
         let message = match sent.waiting.pop_front() {
             Some(message) => Ok(message),
-            None => clocks.race(reader.message()).await.map_err(|clock| late(clock, true))?,
+            None => {
+                let came = clocks.race(either(sent.hearing.as_mut(), reader.message())).await;
+                match came.map_err(|clock| late(clock, true))? {
+                    Came::Expected(message) => message,
+                    Came::Beside(message) => return Ok(sent.judge.hear(&message)?),
+                }
+            }
         };
         let message = match message {
             Ok(message) => message,
@@ -291,10 +324,10 @@ impl Flight {
         let method = method.string_ref().filter(|_| is_id && id.bytes().len() <= self.pool.limits().id_bytes);
         let method = method.ok_or(BackendError::Invalid("it sent a request that is none"))?;
         self.answered += 1;
-        if self.answered > ANSWERED {
+        if self.answered > request::ANSWERED {
             return Err(BackendError::Invalid("it sent too many requests of its own").into());
         }
-        self.pool.tell(sent.lease.session().clone(), request::reply(id, &method), ());
+        sent.lease.session().tell_beside(request::reply(id, &method), ());
         Ok(Heard::Nothing)
     }
 }
@@ -310,8 +343,26 @@ impl Drop for Flight {
         let session: Arc<Session> = sent.lease.session().clone();
         // The slot, too: what goes on in the background is as bounded as what is in flight.
         let kept = (answer, sent.lease, self.slot.take());
-        self.pool.tell(session, request::cancelled(sent.id), kept);
+        session.tell_beside(request::cancelled(sent.id), kept);
     }
+}
+
+/// A session to send a request in; one that listens, where the caller wants to hear of progress.
+fn session(
+    pool: &Arc<Pool>,
+    holder: &Holder,
+    again: bool,
+    prepared: &Prepared,
+) -> BoxFuture<'static, Result<Lease, Unopened>> {
+    let lease = pool.clone().lease(holder.clone(), again);
+    let listens = prepared.token.is_some();
+    Box::pin(async move {
+        let lease = lease.await?;
+        if listens {
+            lease.session().listen().await;
+        }
+        Ok(lease)
+    })
 }
 
 /// Whether the server says that it has given the request up.

@@ -35,7 +35,6 @@ use crate::backend::legacy::sessions::Opened;
 use crate::backend::legacy::sessions::Sessions;
 use crate::backend::mcp::upstream::Upstream;
 use crate::model::limits::Limits;
-use crate::protocol::json::Json;
 use crate::telemetry::metrics::SessionEvent;
 
 /// How often a session is looked for that was open a moment ago.
@@ -199,16 +198,6 @@ impl Pool {
         self.retired.cancel();
         let all = self.sessions().take_all();
         end_all(self.ended(all), self.upstream.limits.notice_time).await;
-    }
-
-    /// Sends `message` in `session` beside the requests, and drops `kept` afterwards.
-    pub(super) fn tell(&self, session: Arc<Session>, message: Json, kept: impl Send + 'static) {
-        let time = self.upstream.limits.notice_time;
-        self.upstream.around.background(async move {
-            // Best effort: whoever does not hear it finds out later.
-            let _ = tokio::time::timeout(time, session.tell(&message)).await;
-            drop(kept);
-        });
     }
 
     fn end(&self, ended: Vec<Held>) {

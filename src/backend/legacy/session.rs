@@ -9,10 +9,12 @@ use http::HeaderName;
 use http::HeaderValue;
 use http::Request;
 use http::StatusCode;
+use http::header::ACCEPT;
 use http_body_util::Full;
 
 use crate::backend::BackendError;
 use crate::backend::credential::Identity;
+use crate::backend::legacy::ear::Ear;
 use crate::backend::legacy::request;
 use crate::backend::mcp::answer::Heard;
 use crate::backend::mcp::answer::Judge;
@@ -42,6 +44,7 @@ pub(in crate::backend) struct Session {
     revision: Handshake,
     /// What the server said of itself: its `InitializeResult`, where it is kept.
     about: Option<Json>,
+    ear: Ear,
 }
 
 /// Why a session was not opened, and what that says about the server.
@@ -99,8 +102,8 @@ impl Session {
                 false => "it answers `initialize` with a revision that is not spoken here",
             })
         })?;
-        let about = keeps_about.then_some(about);
-        let session = Self { upstream: upstream.clone(), identity, id, revision, about };
+        let (about, ear) = (keeps_about.then_some(about), Ear::new());
+        let session = Self { upstream: upstream.clone(), identity, id, revision, about, ear };
         // spec: 2025-11-25 basic/lifecycle: nothing but pings before this.
         match session.tell(&request::initialized()).await? {
             StatusCode::ACCEPTED | StatusCode::OK | StatusCode::NO_CONTENT => Ok(session),
@@ -128,6 +131,11 @@ impl Session {
         self.revision
     }
 
+    /// What it hears beside its answers.
+    pub(super) fn ear(&self) -> &Ear {
+        &self.ear
+    }
+
     /// Whether the server knows it by an id, and can forget it.
     pub(super) fn has_id(&self) -> bool {
         self.id.is_some()
@@ -145,6 +153,39 @@ impl Session {
     /// Sends what has no answer, and says how it was taken.
     pub(super) async fn tell(&self, message: &Json) -> Result<StatusCode, BackendError> {
         Ok(self.upstream.send(self.post(message)?).await?.status())
+    }
+
+    /// Sends `message` beside the requests, and drops `kept` afterwards.
+    pub(super) fn tell_beside(self: &Arc<Self>, message: Json, kept: impl Send + 'static) {
+        let (session, time) = (self.clone(), self.upstream.limits.notice_time);
+        self.upstream.around.background(async move {
+            // Best effort: whoever does not hear it finds out later.
+            let _ = tokio::time::timeout(time, session.tell(&message)).await;
+            drop(kept);
+        });
+    }
+
+    /// Asks for the stream of what belongs to no answer. `None` where the server has none.
+    pub(super) fn open_ear(
+        &self,
+    ) -> impl Future<Output = Result<Option<Reader>, BackendError>> + Send + use<> {
+        let upstream = self.upstream.clone();
+        let request = upstream.request(&self.identity, http::Method::GET, Full::default());
+        let request = request.map(|mut request| {
+            self.mark(request.headers_mut());
+            request.headers_mut().insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
+            request
+        });
+        async move {
+            let response = upstream.send(request?).await?;
+            let limits = &upstream.limits;
+            let refuses = response.status().is_client_error();
+            match Reader::open(response, limits, limits.json_depth) {
+                Ok(reader) => Ok(reader.is_stream().then_some(reader)),
+                Err(_) if refuses => Ok(None),
+                Err(error) => Err(error),
+            }
+        }
     }
 
     /// Tells the server that it is over. Whatever comes of that is fine: it also ends by itself.

@@ -14,7 +14,6 @@ use crate::protocol::meta::SERVER_INFO;
 use crate::protocol::meta::our_info;
 
 const UPSTREAM_INFO_KEY: &str = "dev.fondaco/upstreamServerInfo";
-const UPSTREAM_CODE_KEY: &str = "upstreamCode";
 
 /// Longest `message` of an error that is relayed, in bytes.
 const MESSAGE_BYTES: usize = 4 << 10;
@@ -192,12 +191,12 @@ fn with_code(data: Option<&Json>, code: i64) -> Json {
     let mut marked = Object::new();
     match data {
         Some(data) if data.is_object() => {
-            for (key, value) in data.members().filter(|(key, _)| key != UPSTREAM_CODE_KEY) {
+            for (key, value) in data.members().filter(|(key, _)| key != code::UPSTREAM_CODE) {
                 marked = marked.put(&key, &value);
             }
         }
         Some(data) => marked = marked.put("upstreamData", data),
         None => {}
     }
-    marked.put_i64(UPSTREAM_CODE_KEY, code).finish()
+    marked.put_i64(code::UPSTREAM_CODE, code).finish()
 }

@@ -2,113 +2,154 @@
 
 use std::collections::HashSet;
 
+use futures_util::future::join_all;
+use tokio::time::Instant;
+use tokio::time::timeout;
+use tokio::time::timeout_at;
+
 use crate::backend::BackendError;
+use crate::backend::Listed;
 use crate::backend::Listing;
 use crate::backend::clock::Clock;
 use crate::backend::mcp::Mcp;
+use crate::model::limits::Limits;
+use crate::protocol::caching;
 use crate::protocol::call::Outcome;
 use crate::protocol::code;
 use crate::protocol::json::Json;
 use crate::protocol::json::Kind;
 use crate::protocol::json::compose::Object;
-use crate::protocol::methods::Method;
+use crate::protocol::methods::List;
 
-/// The longest `ttlMs` that is believed: an hour.
-const MAX_TTL_MS: u64 = 3_600_000;
-
-/// A listing is at most so many times the size of the largest single answer.
+/// A list is at most so many times the size of the largest single answer.
 const LARGEST_ANSWERS: usize = 4;
+
+/// One list, and the shortest `ttlMs` of its pages.
+type Had = Result<(Listed, Option<u64>), BackendError>;
 
 /// Every list, and the instructions.
 pub(super) async fn everything(mcp: &Mcp) -> Result<Listing, BackendError> {
     let time = mcp.upstream.limits.list_time;
-    let both = async { tokio::join!(tokio::time::timeout(time / 4, mcp.instructions()), tools(mcp)) };
-    let late = |_| BackendError::TimedOut { clock: Clock::Total, sent: true };
-    let (instructions, listing) = tokio::time::timeout(time, both).await.map_err(late)?;
-    let mut listing = listing?;
-    // Instructions are worth having, not worth failing for; a refused credential is news, though.
-    listing.instructions = match instructions {
+    let deadline = Instant::now() + time;
+    // What it says of itself is worth having, not worth failing for; a refused credential is news, though.
+    let about = match timeout(time / 4, mcp.about()).await {
         Ok(Err(BackendError::Unauthorized)) => return Err(BackendError::Unauthorized),
-        Ok(Ok(instructions)) => instructions,
+        Ok(Ok(about)) => about,
         Ok(Err(_)) | Err(_) => None,
     };
-    Ok(listing)
+    let capabilities = about.as_ref().and_then(|about| about.member("capabilities"));
+    let lists = List::ALL.map(async |list| match offers(capabilities.as_ref(), list) {
+        true => timeout_at(deadline, one(mcp, list)).await.unwrap_or_else(|_| Err(late())),
+        false => Ok((Listed::Absent, None)),
+    });
+    let instructions = about.and_then(|about| about.member("instructions")?.string());
+    let mut listing = Listing { instructions, ..Listing::default() };
+    for (list, had) in List::ALL.into_iter().zip(join_all(lists).await) {
+        match had {
+            Ok((listed, ttl)) => {
+                *listing.of_mut(list) = listed;
+                listing.ttl_ms = shortest(listing.ttl_ms, ttl);
+            }
+            Err(error) => listing.failed.push((list, error)),
+        }
+    }
+    let none = List::ALL.iter().all(|list| !listing.of(*list).is_known());
+    match none && !listing.failed.is_empty() {
+        true => Err(listing.failed.swap_remove(0).1),
+        false => Ok(listing),
+    }
+}
+
+/// Whether a backend with these capabilities has the list. One that does not tell is asked.
+///
+/// spec: server/discover, Response
+fn offers(capabilities: Option<&Json>, list: List) -> bool {
+    capabilities
+        .filter(|all| all.is_object())
+        .is_none_or(|all| all.member(list.capability()).is_some_and(|capability| capability.is_object()))
+}
+
+fn late() -> BackendError {
+    BackendError::TimedOut { clock: Clock::Total, sent: true }
+}
+
+fn shortest(one: Option<u64>, other: Option<u64>) -> Option<u64> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(one.min(other)),
+        (one, other) => one.or(other),
+    }
+}
+
+/// Most entries of a list that are taken.
+fn most(list: List, limits: &Limits) -> usize {
+    match list {
+        List::Tools => limits.upstream_tools,
+        List::Prompts => limits.upstream_prompts,
+        List::Resources => limits.upstream_resources,
+        List::Templates => limits.upstream_templates,
+    }
 }
 
 /// spec: server/utilities/pagination
-async fn tools(mcp: &Mcp) -> Result<Listing, BackendError> {
+async fn one(mcp: &Mcp, list: List) -> Had {
     let limits = &mcp.upstream.limits;
-    let mut listing = Listing::default();
+    let (mut entries, mut ttl_ms) = (Vec::new(), None);
     let mut seen = HashSet::new();
     let mut bytes = 0;
     let mut cursor: Option<Json> = None;
+    let cut = |entries, ttl_ms, why| Ok((Listed::Known { entries, truncated: Some(why) }, ttl_ms));
     for _ in 0..limits.upstream_pages {
-        let Some(page) = page(mcp, cursor.as_ref()).await? else {
-            return Ok(listing);
+        let Some(page) = page(mcp, list, cursor.as_ref()).await? else {
+            return Ok((Listed::Absent, None));
         };
-        // Whole pages count: a small tool keeps all of the page that it is a slice of.
+        // Whole pages count: a small entry keeps all of the page that it is a slice of.
         bytes += page.bytes().len();
         if bytes > LARGEST_ANSWERS * limits.upstream_bytes {
-            listing.truncated = Some("its list is larger than is taken from one backend");
-            return Ok(listing);
+            return cut(entries, ttl_ms, "it is larger than is taken from one backend");
         }
-        listing.ttl_ms = match (listing.ttl_ms, ttl(&page)) {
-            (Some(one), Some(other)) => Some(one.min(other)),
-            (one, other) => one.or(other),
-        };
-        let tools = page.member("tools").filter(|tools| tools.kind() == Kind::Array);
-        let tools = tools.ok_or(BackendError::Invalid("its `tools` is no array"))?;
+        ttl_ms = shortest(ttl_ms, caching::ttl_ms(&page));
+        let shown = page.member(list.member()).filter(|entries| entries.kind() == Kind::Array);
+        let shown = shown.ok_or(BackendError::Invalid("a page of its list has no array of entries"))?;
         cursor = match page.member("nextCursor") {
             None => None,
             Some(next) if next.kind() == Kind::Null => None,
             Some(next) if next.kind() == Kind::String => Some(next),
             Some(_) => return Err(BackendError::Invalid("its `nextCursor` is no string")),
         };
-        let known = listing.tools.len();
+        let known = entries.len();
         let mut fresh = false;
-        for tool in tools.elements() {
-            if listing.tools.len() >= limits.upstream_tools {
-                listing.truncated = Some("it lists more tools than are taken from one backend");
-                return Ok(listing);
+        for entry in shown.elements() {
+            if entries.len() >= most(list, limits) {
+                return cut(entries, ttl_ms, "it has more entries than are taken from one backend");
             }
-            fresh |= seen.insert(tool.member("name").unwrap_or_else(|| tool.clone()).bytes().clone());
-            listing.tools.push(tool);
+            fresh |= seen.insert(entry.member(list.key()).unwrap_or_else(|| entry.clone()).bytes().clone());
+            entries.push(entry);
         }
         if !fresh {
-            listing.tools.truncate(known);
+            entries.truncate(known);
         }
         if cursor.is_none() {
-            return Ok(listing);
+            return Ok((Listed::whole(entries), ttl_ms));
         }
         if !fresh {
-            listing.truncated = Some("a page of its list has nothing new, but names a next one");
-            return Ok(listing);
+            return cut(entries, ttl_ms, "a page of it has nothing new, but names a next one");
         }
     }
-    listing.truncated = Some("its list has more pages than are read");
-    Ok(listing)
+    cut(entries, ttl_ms, "it has more pages than are read")
 }
 
 /// One page; `None` where the backend has no such list at all.
-async fn page(mcp: &Mcp, cursor: Option<&Json>) -> Result<Option<Json>, BackendError> {
-    match mcp.ask(Method::ToolsList, Object::new().put_some("cursor", cursor)).await {
+async fn page(mcp: &Mcp, list: List, cursor: Option<&Json>) -> Result<Option<Json>, BackendError> {
+    match mcp.ask(list.method(), Object::new().put_some("cursor", cursor)).await {
         Ok(Outcome::Result(result)) => Ok(Some(result)),
         Ok(Outcome::Error(error)) if error.code == code::METHOD_NOT_FOUND && cursor.is_none() => Ok(None),
         Ok(Outcome::Error(_)) | Err(BackendError::Stale) => {
-            Err(BackendError::Invalid("it answered `tools/list` with an error"))
+            Err(BackendError::Invalid("it answered a list with an error"))
         }
         // spec: patterns/mrtr: lists never ask for input.
         Err(BackendError::InputRequired) => {
-            Err(BackendError::Invalid("it answered `tools/list` with `input_required`"))
+            Err(BackendError::Invalid("it answered a list with `input_required`"))
         }
         Err(error) => Err(error),
     }
-}
-
-/// spec: server/utilities/caching, Time-to-Live (TTL) Field
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to what fits")]
-fn ttl(page: &Json) -> Option<u64> {
-    let ttl = page.member("ttlMs").filter(|ttl| ttl.kind() == Kind::Number)?;
-    let ttl: f64 = ttl.text().parse().ok()?;
-    Some(ttl.clamp(0.0, MAX_TTL_MS as f64) as u64)
 }

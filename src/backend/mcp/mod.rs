@@ -84,13 +84,7 @@ impl Mcp {
         call::ask(&self.probe, method, params.finish()).await
     }
 
-    /// The server's instructions, if it has any.
-    async fn instructions(&self) -> Result<Option<String>, BackendError> {
-        let about = self.about().await?;
-        Ok(about.and_then(|about| about.member("instructions")?.string()))
-    }
-
-    /// What the server says of itself, if it does.
+    /// What the server says of itself, if it does: `instructions` and `capabilities` are members of it.
     async fn about(&self) -> Result<Option<Json>, BackendError> {
         if self.probe.era().await? == Era::Handshake {
             let leased = Pool::lease(self.probe.pool().clone(), Holder::Gateway, false).await;

@@ -35,10 +35,13 @@ pub(super) fn call(
     id: u64,
     call: &BackendCall,
 ) -> Result<Request<Full<Bytes>>, BackendError> {
+    let named = mirrored_member(call.method.name());
     let params = params_of(call, &[]).put("_meta", &meta_of(id, call)).finish();
     let mut request = post(upstream, id, call.method, &params)?;
     let headers = request.headers_mut();
-    headers.insert(HeaderName::from_static("mcp-name"), encode_value(&call.name));
+    if named.is_some() {
+        headers.insert(HeaderName::from_static("mcp-name"), encode_value(&call.name));
+    }
     for (name, value) in &call.param_headers {
         headers.append(name.clone(), value.clone());
     }
@@ -50,11 +53,14 @@ pub(super) fn call(
 
 /// The `params` of `call` without `_meta`, and without these members.
 pub(in crate::backend) fn params_of(call: &BackendCall, without: &[&str]) -> Object {
-    let named = mirrored_member(call.method.name()).unwrap_or("name");
-    let mut params = Object::with_capacity(call.params.bytes().len() + 512).put_str(named, &call.name);
+    let named = mirrored_member(call.method.name());
+    let mut params = Object::with_capacity(call.params.bytes().len() + 512);
+    if let Some(named) = named {
+        params = params.put_str(named, &call.name);
+    }
     for (key, value) in call.params.members() {
         // Answers to `input_required` have nothing to answer while that is not relayed.
-        let ours = key == named || matches!(&*key, "_meta" | "inputResponses" | "requestState");
+        let ours = named == Some(&*key) || matches!(&*key, "_meta" | "inputResponses" | "requestState");
         if !ours && !without.contains(&&*key) {
             params = params.put(&key, &value);
         }
@@ -80,6 +86,11 @@ pub(super) fn own(
 /// comes back unchanged from peers whose numbers are all floating point.
 pub(in crate::backend) fn progress_token(id: u64) -> String {
     format!("p{id}")
+}
+
+/// The id of the request that has this progress token, if it is one of ours.
+pub(in crate::backend) fn progress_id(token: &str) -> Option<u64> {
+    token.strip_prefix('p')?.parse().ok()
 }
 
 // spec: streamable-http, Sending Messages, Request Metadata

@@ -34,6 +34,8 @@ pub(in crate::backend) struct Reader {
     connection: Option<Connection>,
     body: Incoming,
     form: Form,
+    /// What has arrived of a message that is the body.
+    text: BytesMut,
     max_bytes: usize,
     max_depth: usize,
     status: StatusCode,
@@ -93,6 +95,7 @@ impl Reader {
             connection: head.extensions.remove(),
             body,
             form,
+            text: BytesMut::new(),
             max_bytes: limits.upstream_bytes,
             max_depth,
             status,
@@ -104,13 +107,18 @@ impl Reader {
         self.status
     }
 
+    /// Whether it is a stream of messages.
+    pub(in crate::backend) fn is_stream(&self) -> bool {
+        matches!(self.form, Form::Events(..))
+    }
+
     /// The next message. Its end without one is an error: the response was still to come.
+    ///
+    /// # Cancel safety
+    /// Dropping the future loses nothing of what has arrived.
     pub(in crate::backend) async fn message(&mut self) -> Result<Json, BackendError> {
         let text = match self.form {
-            Form::Json => {
-                self.form = Form::Spent;
-                self.whole().await?
-            }
+            Form::Json => self.whole().await?,
             Form::Events(..) => self.event().await?,
             Form::Spent => return Err(BackendError::Invalid("its answer has no response in it")),
         };
@@ -141,14 +149,15 @@ impl Reader {
         if promised > self.max_bytes {
             return Err(BackendError::Invalid(TOO_LARGE));
         }
-        let mut text = BytesMut::with_capacity(promised);
+        self.text.reserve(promised);
         while let Some(data) = self.data().await? {
-            if text.len() + data.len() > self.max_bytes {
+            if self.text.len() + data.len() > self.max_bytes {
                 return Err(BackendError::Invalid(TOO_LARGE));
             }
-            text.extend_from_slice(&data);
+            self.text.extend_from_slice(&data);
         }
-        Ok(text.freeze())
+        self.form = Form::Spent;
+        Ok(std::mem::take(&mut self.text).freeze())
     }
 
     async fn event(&mut self) -> Result<Bytes, BackendError> {
@@ -159,15 +168,19 @@ impl Reader {
             if let Some(event) = arrived.pop_front() {
                 return Ok(event);
             }
-            let Some(mut reading) = decoder.take() else {
+            if decoder.is_none() {
                 return Err(BackendError::Invalid(TOO_LARGE));
-            };
+            }
             let chunk = self.data().await?;
             let chunk = chunk.ok_or(BackendError::Invalid("its stream ended without a response"))?;
+            let Form::Events(decoder, arrived) = &mut self.form else { continue };
             let mut events = Vec::new();
             // What came whole before an event that is too long still counts.
-            let intact = reading.push(&chunk, &mut events).is_ok();
-            self.form = Form::Events(intact.then_some(reading), events.into());
+            let intact = decoder.as_mut().is_some_and(|decoder| decoder.push(&chunk, &mut events).is_ok());
+            arrived.extend(events);
+            if !intact {
+                *decoder = None;
+            }
         }
     }
 

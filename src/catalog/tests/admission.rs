@@ -9,7 +9,7 @@ use super::tool;
 fn reason(raw: &str) -> String {
     let mut admission = admitted(&backend("crm", "crm_", &[]), &[json(raw), tool("sibling")]);
     assert_eq!(admission.tools.len(), 1, "{raw}");
-    assert_eq!(&*admission.tools[0].public, "crm_sibling");
+    assert_eq!(&*admission.tools[0].entry.public, "crm_sibling");
     admission.left_out.remove(0).reason
 }
 
@@ -83,7 +83,7 @@ fn of_two_tools_with_one_name_the_later_is_left_out() {
     let second = json(r#"{"name":"find","title":"second","inputSchema":{"type":"object"}}"#);
     let admission = admitted(&backend("crm", "", &[]), &[tool("find"), second, tool("other")]);
     assert_eq!(admission.tools.len(), 2);
-    assert!(!admission.tools[0].descriptor.text().contains("second"));
+    assert!(!admission.tools[0].entry.descriptor.text().contains("second"));
     assert_eq!(admission.left_out.len(), 1);
     assert_eq!(admission.left_out[0].name, "find");
 }
@@ -93,7 +93,7 @@ fn members_are_kept_as_they_came() {
     let raw = r#"{ "vendor/x":1e400, "name" : "fi\u006ed","description":"a\tb\u00e9", "inputSchema":{"type":"object","properties":{"n":{"type":"integer","maximum":9007199254740993}},"$comment":"\u200b"},"_meta":{"a":null}, "vendor/y":{"taskSupport":"optional"}}"#;
     let admission = admitted(&backend("crm", "crm_", &[]), &[json(raw)]);
     assert_eq!(admission.cleaned, []);
-    let found = &admission.tools[0];
+    let found = &admission.tools[0].entry;
     assert_eq!((&*found.public, &*found.own), ("crm_find", "find"));
     assert_eq!(
         found.descriptor.text(),
@@ -108,7 +108,7 @@ fn texts_for_people_are_cleaned_and_cut() {
         "x".repeat(1 << 20)
     );
     let admission = admitted(&backend("crm", "", &[]), &[json(&raw)]);
-    let shown = &admission.tools[0].descriptor;
+    let shown = &admission.tools[0].entry.descriptor;
     assert_eq!(shown.member("title").unwrap().text(), r#""Find""#);
     assert_eq!(shown.member("annotations").unwrap().text(), r#"{"title":"ab","readOnlyHint":true}"#);
     let description = shown.member("description").unwrap().string().unwrap();
@@ -241,7 +241,7 @@ fn how_the_handshake_era_runs_a_tool_is_not_shown() {
     for support in [r#"{"taskSupport":"optional"}"#, r#"{"taskSupport":"forbidden"}"#, "{}", "7"] {
         let raw = format!(r#"{{"name":"a","execution":{support},"x":1,"inputSchema":{{"type":"object"}}}}"#);
         let admission = admitted(&backend("crm", "crm_", &[]), &[json(&raw)]);
-        let shown = admission.tools[0].descriptor.text();
+        let shown = admission.tools[0].entry.descriptor.text();
         assert_eq!(shown, r#"{"name":"crm_a","x":1,"inputSchema":{"type":"object"}}"#, "{support}");
     }
 }

@@ -3,6 +3,7 @@
 mod admission;
 mod params;
 mod refresh;
+mod resources;
 mod views;
 
 use std::sync::Arc;
@@ -14,9 +15,12 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::backend::Backend;
+use crate::backend::Listed;
+use crate::backend::Listing;
 use crate::backend::Surroundings;
 use crate::catalog::admission::Admission;
 use crate::catalog::admission::admit;
+use crate::catalog::entry::Home;
 use crate::egress::Egress;
 use crate::egress::rules::Rules;
 use crate::model::caller::Caller;
@@ -57,6 +61,7 @@ fn backend(name: &str, prefix: &str, rules: &[(&str, &str)]) -> Arc<tenant::Back
         name: BackendName::new(name).unwrap(),
         kind: BackendKind::Demo,
         prefix: prefix.into(),
+        uris: if prefix.is_empty() { tenant::Uris::Keep } else { tenant::Uris::Prefixed },
         timeout: Duration::from_secs(60),
         idle_timeout: Duration::from_secs(30),
         scopes: rules.iter().map(rule).collect(),
@@ -88,7 +93,7 @@ fn caller(tenant: &str, scopes: &str) -> Caller {
     }
 }
 
-fn live(config: &Arc<tenant::Backend>) -> Arc<Backend> {
+fn home(config: &Arc<tenant::Backend>) -> Arc<Home> {
     let around = Surroundings {
         egress: egress(),
         limits: Arc::new(limits()),
@@ -96,7 +101,8 @@ fn live(config: &Arc<tenant::Backend>) -> Arc<Backend> {
         tasks: TaskTracker::new(),
         stop: CancellationToken::new(),
     };
-    Arc::new(Backend::new(config.clone(), TenantName::new("acme").unwrap(), around))
+    let live = Backend::new(config.clone(), TenantName::new("acme").unwrap(), around);
+    Arc::new(Home { config: config.clone(), live: Arc::new(live) })
 }
 
 /// The minimal tool of this name.
@@ -105,7 +111,8 @@ fn tool(name: &str) -> Json {
 }
 
 fn admitted(config: &Arc<tenant::Backend>, listed: &[Json]) -> Admission {
-    admit(config, &live(config), &limits(), listed)
+    let listing = Listing { tools: Listed::whole(listed.to_vec()), ..Listing::default() };
+    admit(&home(config), &limits(), &listing)
 }
 
 #[test]

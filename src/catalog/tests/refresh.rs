@@ -25,6 +25,7 @@ use crate::model::name::TenantName;
 use crate::model::tenant::Backend;
 use crate::model::tenant::BackendEra;
 use crate::model::tenant::BackendKind;
+use crate::protocol::methods::List;
 
 /// An MCP server that lists what it is told to.
 struct Upstream {
@@ -36,8 +37,11 @@ struct Upstream {
 #[derive(Default)]
 struct State {
     tools: Vec<&'static str>,
+    prompts: Vec<&'static str>,
     /// Answers 500.
     broken: bool,
+    /// Answers `tools/list` with 500.
+    half: bool,
     /// Does not answer.
     silent: bool,
     lists: usize,
@@ -95,21 +99,24 @@ async fn answer(mut stream: tokio::net::TcpStream, state: Arc<Mutex<State>>) {
         }
     };
     let listing = request["method"] == "tools/list";
-    let (status, silent, tools) = {
+    let (status, silent, tools, prompts) = {
         let mut state = state.lock().unwrap();
         state.lists += usize::from(listing);
         let tools: Vec<_> =
             state.tools.iter().map(|name| json!({"name": name, "inputSchema": {"type": "object"}})).collect();
-        (if state.broken { "500 Oops" } else { "200 OK" }, state.silent, tools)
+        let broken = state.broken || state.half && listing;
+        let prompts: Vec<_> = state.prompts.iter().map(|name| json!({"name": name})).collect();
+        (if broken { "500 Oops" } else { "200 OK" }, state.silent, tools, prompts)
     };
     if silent {
         return std::future::pending().await;
     }
-    let result = match listing {
-        true => json!({"resultType": "complete", "tools": tools, "ttlMs": 0, "cacheScope": "private"}),
-        false => {
+    let result = match request["method"].as_str() {
+        Some("tools/list") => json!({"resultType": "complete", "tools": tools, "ttlMs": 0}),
+        Some("prompts/list") => json!({"resultType": "complete", "prompts": prompts, "ttlMs": 0}),
+        _ => {
             json!({"resultType": "complete", "instructions": "Be kind.", "supportedVersions": ["2026-07-28"],
-                        "capabilities": {"tools": {}}, "serverInfo": {"name": "u", "version": "1"}, "ttlMs": 0, "cacheScope": "private"})
+                        "capabilities": {"tools": {}, "prompts": {}}, "serverInfo": {"name": "u", "version": "1"}, "ttlMs": 0, "cacheScope": "private"})
         }
     };
     let body = json!({"jsonrpc": "2.0", "id": request["id"], "result": result}).to_string();
@@ -122,8 +129,8 @@ async fn answer(mut stream: tokio::net::TcpStream, state: Arc<Mutex<State>>) {
 
 /// The tools that a caller of `acme` sees.
 fn seen(snapshot: &Snapshot) -> Vec<String> {
-    let page = snapshot.view(&tenant(vec![], 0), &caller("acme", "")).page(None);
-    page.tools.elements().map(|tool| tool.member("name").unwrap().string().unwrap()).collect()
+    let page = snapshot.view(List::Tools, &tenant(vec![], 0), &caller("acme", "")).page(None);
+    page.entries.elements().map(|tool| tool.member("name").unwrap().string().unwrap()).collect()
 }
 
 fn catalogs(limits: Limits) -> Catalogs {
@@ -141,7 +148,7 @@ async fn the_demo_backend_is_in_the_catalog_at_once() {
     let snapshot = catalogs.snapshot(&acme).await;
     assert!(seen(&snapshot).contains(&"echo".to_owned()), "{:?}", seen(&snapshot));
     assert_eq!(snapshot.left_out, []);
-    assert_eq!(snapshot.find("region_lookup").unwrap().header_params[0].header, "Mcp-Param-Region");
+    assert_eq!(snapshot.tools.find("region_lookup").unwrap().header_params[0].header, "Mcp-Param-Region");
     assert!(catalogs.backend(&acme.name, &acme.backends[0].name).is_some());
     assert!(Arc::ptr_eq(&snapshot, &catalogs.snapshot(&acme).await), "nothing changed");
     catalogs.shutdown().await;
@@ -183,6 +190,29 @@ async fn a_failing_backend_keeps_its_last_list() {
     let lists = upstream.lists();
     tokio::time::sleep(Duration::from_millis(100)).await;
     assert_eq!(upstream.lists(), lists, "nothing is asked after the end");
+}
+
+#[tokio::test]
+async fn a_list_that_fails_keeps_its_last_entries_beside_fresh_ones() {
+    let upstream = Upstream::start(&["a"]).await;
+    let catalogs = catalogs(Limits { refresh_time: Duration::from_millis(20), ..limits() });
+    let acme = tenant(vec![upstream.backend("one", "")], 1);
+    let first = catalogs.snapshot(&acme).await;
+    assert_eq!((seen(&first), first.prompts.len(), first.complete), (vec!["a".into()], 0, true));
+    upstream.set(|state| (state.half, state.tools, state.prompts) = (true, vec!["b"], vec!["p"]));
+    eventually(async || catalogs.snapshot(&acme).await.prompts.find("p").is_some()).await;
+    let half = catalogs.snapshot(&acme).await;
+    assert_eq!((seen(&half), half.complete), (vec!["a".into()], true));
+    upstream.set(|state| state.half = false);
+    eventually(async || seen(&*catalogs.snapshot(&acme).await) == ["b"]).await;
+    catalogs.shutdown().await;
+    // Where it never came, everything else is there, and is not for long.
+    let upstream = Upstream::start(&["a"]).await;
+    upstream.set(|state| (state.half, state.prompts) = (true, vec!["p"]));
+    let catalogs = Catalogs::new(egress(), Arc::new(limits()), Arc::default());
+    let snapshot = catalogs.snapshot(&tenant(vec![upstream.backend("one", "")], 1)).await;
+    assert_eq!((seen(&snapshot).len(), snapshot.prompts.len(), snapshot.complete), (0, 1, false));
+    catalogs.shutdown().await;
 }
 
 #[tokio::test]

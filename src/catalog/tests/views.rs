@@ -7,29 +7,32 @@ use proptest::prelude::prop;
 use proptest::prelude::proptest;
 use proptest::prop_assert_eq;
 
-use super::admitted;
 use super::backend;
 use super::caller;
+use super::home;
 use super::limits;
 use super::tenant;
 use super::tool;
+use crate::backend::Listed;
+use crate::backend::Listing;
 use crate::catalog::cursor::open_cursor;
 use crate::catalog::cursor::seal_cursor;
 use crate::catalog::snapshot::Part;
 use crate::catalog::snapshot::Snapshot;
 use crate::catalog::view::Page;
 use crate::model::limits::Limits;
-use crate::model::tenant::ObjectKind;
+use crate::protocol::methods::List;
 use crate::seal::KeyRing;
 
 fn part(config: &Arc<crate::model::tenant::Backend>, names: &[&str]) -> Arc<Part> {
     let listed: Vec<_> = names.iter().map(|name| tool(name)).collect();
     let instructions = Some(format!("About {}.", config.name));
-    Arc::new(Part { backend: config.name.clone(), admission: admitted(config, &listed), instructions })
+    let listing = Listing { tools: Listed::whole(listed), instructions, ..Listing::default() };
+    Arc::new(Part::of(&home(config), &listing, &limits()))
 }
 
 fn names(page: &Page) -> Vec<String> {
-    page.tools.elements().map(|tool| tool.member("name").unwrap().string().unwrap()).collect()
+    page.entries.elements().map(|tool| tool.member("name").unwrap().string().unwrap()).collect()
 }
 
 #[test]
@@ -38,13 +41,13 @@ fn tools_are_in_the_order_of_public_names_and_found_by_table() {
     let acme = tenant(vec![crm.clone(), docs.clone()], 1);
     let parts = [part(&crm, &["b", "a"]), part(&docs, &["z", "b", "crm", "B"])];
     let snapshot = Snapshot::compose(1, &acme, &parts, &limits());
-    let page = snapshot.view(&acme, &caller("acme", "")).page(None);
+    let page = snapshot.view(List::Tools, &acme, &caller("acme", "")).page(None);
     assert_eq!(names(&page), ["B", "b", "crm", "crm_a", "crm_b", "z"]);
     assert_eq!(page.next, None);
-    assert_eq!(&*snapshot.find("crm_b").unwrap().own, "b");
-    assert_eq!(snapshot.find("crm_b").unwrap().backend.as_str(), "crm");
-    assert_eq!(snapshot.find("b").unwrap().backend.as_str(), "docs");
-    assert!(snapshot.find("crm_z").is_none());
+    assert_eq!(&*snapshot.tools.find("crm_b").unwrap().entry.own, "b");
+    assert_eq!(snapshot.tools.find("crm_b").unwrap().entry.backend().as_str(), "crm");
+    assert_eq!(snapshot.tools.find("b").unwrap().entry.backend().as_str(), "docs");
+    assert!(snapshot.tools.find("crm_z").is_none());
     assert_eq!(snapshot.instructions.as_deref(), Some("Acme's tools.\n\nAbout crm.\n\nAbout docs."));
 }
 
@@ -54,8 +57,8 @@ fn the_first_backend_that_claims_a_name_owns_it() {
     let acme = tenant(vec![one.clone(), two.clone()], 1);
     let snapshot =
         Snapshot::compose(1, &acme, &[part(&one, &["a", "b"]), part(&two, &["b", "c"])], &limits());
-    assert_eq!(snapshot.len(), 3);
-    assert_eq!(snapshot.find("b").unwrap().backend.as_str(), "one");
+    assert_eq!(snapshot.tools.len(), 3);
+    assert_eq!(snapshot.tools.find("b").unwrap().entry.backend().as_str(), "one");
     assert_eq!(snapshot.left_out.len(), 1);
     assert_eq!(snapshot.left_out[0].backend.as_str(), "two");
     assert_eq!(snapshot.left_out[0].reason, "the public name \"b\" belongs to backend `one`");
@@ -66,8 +69,9 @@ fn callers_see_what_their_scopes_allow_and_share_views() {
     let crm = backend("crm", "", &[("*", "read"), ("delete", "write")]);
     let acme = tenant(vec![crm.clone()], 1);
     let snapshot = Snapshot::compose(1, &acme, &[part(&crm, &["find", "delete"])], &limits());
-    let seen =
-        |of: &str, scopes: &str| names(&snapshot.view(&acme, &caller(of, scopes)).page(None)).join(" ");
+    let seen = |of: &str, scopes: &str| {
+        names(&snapshot.view(List::Tools, &acme, &caller(of, scopes)).page(None)).join(" ")
+    };
     for (scopes, expected) in [
         ("", ""),
         ("read", "find"),
@@ -82,21 +86,21 @@ fn callers_see_what_their_scopes_allow_and_share_views() {
         assert_eq!(seen("acme", scopes), expected, "{scopes:?}");
     }
     let (one, two) = (caller("acme", "admin"), caller("acme", "read write more"));
-    assert!(Arc::ptr_eq(&snapshot.view(&acme, &one), &snapshot.view(&acme, &two)));
+    assert!(Arc::ptr_eq(&snapshot.view(List::Tools, &acme, &one), &snapshot.view(List::Tools, &acme, &two)));
 }
 
 #[test]
 fn cursors_open_for_their_list_and_principal_only() {
     let ring = KeyRing::new(vec![[3; 32]]).unwrap();
     let (acme, other) = (caller("acme", "").tenant, caller("other", "").tenant);
-    let cursor = seal_cursor(&ring, &acme, "alice", ObjectKind::Tool, "find", 100);
+    let cursor = seal_cursor(&ring, &acme, "alice", List::Tools, "find", 100);
     let open = |tenant, principal, kind, now| open_cursor(&ring, tenant, principal, kind, &cursor, now);
-    assert_eq!(open(&acme, "alice", ObjectKind::Tool, 101).unwrap(), "find");
-    assert!(open(&other, "alice", ObjectKind::Tool, 101).is_err());
-    assert!(open(&acme, "bob", ObjectKind::Tool, 101).is_err());
-    assert!(open(&acme, "alice", ObjectKind::Prompt, 101).is_err());
-    assert!(open(&acme, "alice", ObjectKind::Tool, 100 + 24 * 3600).is_err());
-    assert!(open_cursor(&ring, &acme, "alice", ObjectKind::Tool, "", 101).is_err());
+    assert_eq!(open(&acme, "alice", List::Tools, 101).unwrap(), "find");
+    assert!(open(&other, "alice", List::Tools, 101).is_err());
+    assert!(open(&acme, "bob", List::Tools, 101).is_err());
+    assert!(open(&acme, "alice", List::Prompts, 101).is_err());
+    assert!(open(&acme, "alice", List::Tools, 100 + 24 * 3600).is_err());
+    assert!(open_cursor(&ring, &acme, "alice", List::Tools, "", 101).is_err());
 }
 
 #[test]
@@ -112,21 +116,21 @@ fn a_page_ends_at_its_bytes_and_has_one_tool_at_least() {
     let mut listed: Vec<_> = (0..100).map(|n| sized(n, n * 500)).collect();
     listed.push(sized(100, 3 << 20));
     listed.extend((101..120).map(|n| sized(n, 0)));
-    let admission = admitted(&crm, &listed);
-    let part = Arc::new(Part { backend: crm.name.clone(), admission, instructions: None });
+    let listing = Listing { tools: Listed::whole(listed), ..Listing::default() };
+    let part = Arc::new(Part::of(&home(&crm), &listing, &limits()));
     for (page_size, page_bytes) in [(500, 1 << 20), (500, 100 << 10), (7, 100 << 10), (500, 1)] {
         let limits = Limits { page_size, page_bytes, ..limits() };
         let snapshot = Snapshot::compose(1, &acme, std::slice::from_ref(&part), &limits);
-        let view = snapshot.view(&acme, &caller("acme", ""));
+        let view = snapshot.view(List::Tools, &acme, &caller("acme", ""));
         let (mut shown, mut last, mut pages) = (Vec::new(), None, 0);
         loop {
             let page = view.page(last.as_deref());
             let names = names(&page);
             assert!((1..=page_size).contains(&names.len()));
             assert!(
-                names.len() == 1 || page.tools.bytes().len() <= page_bytes,
+                names.len() == 1 || page.entries.bytes().len() <= page_bytes,
                 "{}",
-                page.tools.bytes().len()
+                page.entries.bytes().len()
             );
             shown.extend(names);
             pages += 1;
@@ -158,7 +162,7 @@ proptest! {
             let now: BTreeSet<_> = stay.iter().chain(&changing[visit % changing.len()]).map(|name| &**name).collect();
             let now: Vec<_> = now.into_iter().collect();
             let snapshot = Snapshot::compose(visit as u64, &acme, &[part(&crm, &now)], &limits);
-            let page = snapshot.view(&acme, &caller("acme", "")).page(last.as_deref());
+            let page = snapshot.view(List::Tools, &acme, &caller("acme", "")).page(last.as_deref());
             shown.extend(names(&page));
             match page.next {
                 Some(next) => last = Some(next),

@@ -6,8 +6,8 @@ use super::Session;
 use crate::legacy::LegacyError;
 use crate::model::caller::Caller;
 use crate::model::name::TenantName;
-use crate::model::tenant::ObjectKind;
 use crate::protocol::json::Json;
+use crate::protocol::methods::List;
 use crate::protocol::version::Handshake;
 use crate::seal::KeyRing;
 
@@ -72,7 +72,7 @@ fn no_two_sessions_are_one_and_another_handle_is_none() {
         &ring(7),
         &alice.tenant,
         &principal,
-        ObjectKind::Tool,
+        List::Tools,
         "0123456789abcdef2025-06-18{}",
         NOW,
     );

@@ -1,8 +1,9 @@
 //! JSON whose text is proven, kept as text. See [`Json`].
 //!
 //! `scan` proves a text once, without recursion and without converting a number; [`members`] walks
-//! proven text; [`compose`] puts proven texts together. Nothing here ever re-serialises a value.
+//! proven text; [`compose`] and [`change`] put proven texts together. Nothing here ever re-serialises a value.
 
+pub mod change;
 pub mod compose;
 pub mod members;
 mod scan;

@@ -136,6 +136,24 @@ pub fn meta() -> Value {
     })
 }
 
+/// A tenants file with these backends of tenant `acme`, in YAML's flow style, and the tenant `other`,
+/// which has none.
+pub fn acme_and_other(backends: &[String]) -> String {
+    format!(
+        r#"
+issuers: [{{issuer: "{{issuer}}", tenant_claim: tenant}}]
+tenants:
+  acme:
+    issuers: [{{shared: "{{issuer}}"}}]
+    scope_implies: {{crm.admin: [crm.read, crm.secret]}}
+    backends: {{{}}}
+  other:
+    issuers: [{{shared: "{{issuer}}"}}]
+"#,
+        backends.join(", ")
+    )
+}
+
 /// The text of a right request: `params` and `meta` are members to add there, each with a comma
 /// in front.
 pub fn text(id: &str, method: &str, params: &str, meta: &str) -> String {
@@ -185,7 +203,7 @@ impl Caller {
 
     /// Sends a right request.
     pub async fn rpc(&self, method: &str, mut params: Value) -> Answer {
-        let name = params["name"].as_str().map(str::to_owned);
+        let name = params["name"].as_str().or(params["uri"].as_str()).map(str::to_owned);
         params["_meta"] = meta();
         let body = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
         self.post(&self.headers(method, name.as_deref()), &body.to_string()).await
@@ -196,13 +214,42 @@ impl Caller {
         self.rpc("tools/call", json!({"name": name, "arguments": arguments})).await
     }
 
+    /// Reads a resource.
+    pub async fn read(&self, uri: &str) -> Answer {
+        self.rpc("resources/read", json!({"uri": uri})).await
+    }
+
+    /// Gets a prompt.
+    pub async fn prompt(&self, name: &str, arguments: Value) -> Answer {
+        self.rpc("prompts/get", json!({"name": name, "arguments": arguments})).await
+    }
+
     /// The names of all tools, page by page.
     pub async fn tools(&self) -> Vec<String> {
+        self.names("tools/list", "tools", "name").await
+    }
+
+    /// The names of all prompts, page by page.
+    pub async fn prompts(&self) -> Vec<String> {
+        self.names("prompts/list", "prompts", "name").await
+    }
+
+    /// The URIs of all resources, page by page.
+    pub async fn resources(&self) -> Vec<String> {
+        self.names("resources/list", "resources", "uri").await
+    }
+
+    /// The texts of all resource templates, page by page.
+    pub async fn templates(&self) -> Vec<String> {
+        self.names("resources/templates/list", "resourceTemplates", "uriTemplate").await
+    }
+
+    async fn names(&self, method: &str, member: &str, key: &str) -> Vec<String> {
         let (mut names, mut params) = (Vec::new(), json!({}));
         loop {
-            let page = self.rpc("tools/list", params.clone()).await.result();
-            let tools = page["tools"].as_array().unwrap();
-            names.extend(tools.iter().map(|tool| tool["name"].as_str().unwrap().to_owned()));
+            let page = self.rpc(method, params.clone()).await.result();
+            let entries = page[member].as_array().unwrap();
+            names.extend(entries.iter().map(|entry| entry[key].as_str().unwrap().to_owned()));
             match page.get("nextCursor") {
                 Some(cursor) => params = json!({"cursor": cursor}),
                 None => return names,

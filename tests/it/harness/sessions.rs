@@ -5,9 +5,13 @@
 //! upstream.handshake(Handshake { ids: Ids::None, ..Handshake::default() });
 //! upstream.forget_sessions();                                   // as a restart would
 //! upstream.sessions()[0].calls;                                 // what it saw, in order
+//! upstream.say("s1", notification);                             // on its GET stream, which `listens` opens
 //! ```
 
+use std::collections::HashMap;
+
 use serde_json::Value;
+use tokio::sync::mpsc;
 
 use super::Received;
 
@@ -24,6 +28,8 @@ pub struct Handshake {
     pub delete: u16,
     /// The status that notifications and responses are answered with.
     pub accepted: u16,
+    /// Whether a GET opens a stream; else it is 405.
+    pub listens: bool,
 }
 
 /// The ids of sessions.
@@ -39,7 +45,14 @@ pub enum Ids {
 
 impl Default for Handshake {
     fn default() -> Self {
-        Self { revision: "2025-11-25", ids: Ids::Counted, unknown: (404, -32001), delete: 200, accepted: 202 }
+        Self {
+            revision: "2025-11-25",
+            ids: Ids::Counted,
+            unknown: (404, -32001),
+            delete: 200,
+            accepted: 202,
+            listens: false,
+        }
     }
 }
 
@@ -65,6 +78,8 @@ pub struct Session {
 pub(super) struct Sessions {
     pub(super) mode: Option<Handshake>,
     pub(super) all: Vec<Session>,
+    /// What is still to be said on the stream of each session that has one open.
+    pub(super) said: HashMap<String, mpsc::UnboundedSender<String>>,
 }
 
 /// What the era makes of a request.
@@ -73,6 +88,8 @@ pub(super) enum Admitted {
     Goes(String),
     /// It is answered with this status and this body.
     Ends(u16, String),
+    /// It opens the stream of this session.
+    Listens(String),
 }
 
 impl Sessions {
@@ -104,6 +121,12 @@ impl Sessions {
         if request.line.starts_with("DELETE ") {
             session.ended = mode.delete < 300;
             return Admitted::Ends(mode.delete, String::new());
+        }
+        if request.line.starts_with("GET ") {
+            return match mode.listens {
+                true => Admitted::Listens(session.id.clone()),
+                false => Admitted::Ends(405, String::new()),
+            };
         }
         match method {
             Some("notifications/initialized") => session.initialized = true,

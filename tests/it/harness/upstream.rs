@@ -2,9 +2,11 @@
 //! before it.
 //!
 //! ```ignore
-//! let upstream = Upstream::start().await;                  // tools: `echo`
+//! let upstream = Upstream::start().await;                  // tools: `echo`; no prompts, no resources
 //! upstream.tool("forecast", r#"{"name":"forecast","inputSchema":{"type":"object"}}"#);
-//! upstream.behave("forecast", Behaviour::Hang);            // by tool name …
+//! upstream.prompt("greet", r#"{"name":"greet"}"#);         // advertised from now on, as resources are
+//! upstream.resource("x://1", r#"{"uri":"x://1","name":"one"}"#);
+//! upstream.behave("forecast", Behaviour::Hang);            // by name or URI …
 //! upstream.behave("tools/list", Behaviour::EndlessPages);  // … or by method
 //! // point a backend at upstream.url(), call, then look:
 //! assert_eq!(upstream.requests()[0].header("mcp-name"), ["forecast"]);
@@ -14,7 +16,8 @@
 //! [`Upstream::handshake`] makes a server of the handshake era of it; see [`sessions`].
 //!
 //! A call of a tool without a behaviour of its own is echoed: `structuredContent` is its
-//! `arguments`, byte for byte. It speaks raw HTTP/1.1 on a raw socket, so that nothing corrects
+//! `arguments`, byte for byte; a prompt says its arguments, a resource its URI, a completion what it was
+//! asked. It speaks raw HTTP/1.1 on a raw socket, so that nothing corrects
 //! what it says. Dropping it, or [`Upstream::stop`], closes its port and its connections.
 
 use std::collections::HashMap;
@@ -38,6 +41,7 @@ use tokio::net::TcpListener;
 use tokio::net::TcpStream;
 use tokio::net::tcp::OwnedReadHalf;
 use tokio::net::tcp::OwnedWriteHalf;
+use tokio::sync::mpsc;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::task::JoinSet;
@@ -68,6 +72,8 @@ pub enum Behaviour {
     Raw(String),
     /// These bytes instead of an HTTP response, after which the connection stays open.
     Verbatim(String),
+    /// A stream of what is said in this session.
+    Listened(String),
     /// No answer, ever.
     Hang,
     /// The head of an SSE stream, and no event, ever.
@@ -160,6 +166,10 @@ impl Received {
 #[derive(Default)]
 struct State {
     tools: Vec<(String, String)>,
+    prompts: Vec<(String, String)>,
+    resources: Vec<(String, String)>,
+    templates: Vec<(String, String)>,
+    capabilities: Option<String>,
     behaviours: HashMap<String, Behaviour>,
     instructions: Option<String>,
     page_size: usize,
@@ -215,16 +225,53 @@ impl Upstream {
         format!("http://{}/mcp", self.address)
     }
 
+    /// It as a backend of this name, in YAML's flow style, with more settings, each with a comma in front.
+    pub fn backend(&self, name: &str, more: &str) -> String {
+        format!("{name}: {{kind: mcp, url: \"{}\"{more}}}", self.url())
+    }
+
     /// Adds a tool, with its definition verbatim, or replaces the one of this name.
     pub fn tool(&self, name: &str, definition: &str) -> &Self {
+        self.set(|state| &mut state.tools, name, definition)
+    }
+
+    /// Adds a prompt, or replaces the one of this name.
+    pub fn prompt(&self, name: &str, definition: &str) -> &Self {
+        self.set(|state| &mut state.prompts, name, definition)
+    }
+
+    /// Adds a resource, or replaces the one of this URI.
+    pub fn resource(&self, uri: &str, definition: &str) -> &Self {
+        self.set(|state| &mut state.resources, uri, definition)
+    }
+
+    /// Adds a resource template, or replaces the one of this text.
+    pub fn template(&self, text: &str, definition: &str) -> &Self {
+        self.set(|state| &mut state.templates, text, definition)
+    }
+
+    fn set(
+        &self,
+        list: impl FnOnce(&mut State) -> &mut Vec<(String, String)>,
+        name: &str,
+        definition: &str,
+    ) -> &Self {
         let mut state = lock(&self.state);
-        state.tools.retain(|(known, _)| known != name);
-        state.tools.push((name.to_owned(), definition.to_owned()));
+        let list = list(&mut state);
+        list.retain(|(known, _)| known != name);
+        list.push((name.to_owned(), definition.to_owned()));
         drop(state);
         self
     }
 
-    /// Sets how a tool (by name) or a method is answered from now on. The tool goes before the method.
+    /// Sets the `capabilities` of `server/discover`, verbatim, whatever there is.
+    pub fn capabilities(&self, text: &str) -> &Self {
+        lock(&self.state).capabilities = Some(text.to_owned());
+        self
+    }
+
+    /// Sets how a tool or prompt (by name), a resource (by URI) or a method is answered from now on. The
+    /// name goes before the method.
     pub fn behave(&self, target: &str, behaviour: Behaviour) -> &Self {
         lock(&self.state).behaviours.insert(target.to_owned(), behaviour);
         self
@@ -236,7 +283,7 @@ impl Upstream {
         self
     }
 
-    /// Sets how many tools a page of `tools/list` has; the cursor of the second page is `""`.
+    /// Sets how many entries a page of a list has; the cursor of the second page is `""`.
     pub fn page_size(&self, size: usize) -> &Self {
         lock(&self.state).page_size = size;
         self
@@ -264,6 +311,25 @@ impl Upstream {
     /// Every session so far, in order.
     pub fn sessions(&self) -> Vec<Session> {
         lock(&self.state).sessions.all.clone()
+    }
+
+    /// Says this on the GET stream of a session, if it is open.
+    pub fn say(&self, session: &str, message: &str) -> &Self {
+        if let Some(stream) = lock(&self.state).sessions.said.get(session) {
+            let _ = stream.send(message.to_owned());
+        }
+        self
+    }
+
+    /// Ends every GET stream.
+    pub fn hang_up(&self) -> &Self {
+        lock(&self.state).sessions.said.clear();
+        self
+    }
+
+    /// How many GET streams are open.
+    pub fn listeners(&self) -> usize {
+        lock(&self.state).sessions.said.values().filter(|stream| !stream.is_closed()).count()
     }
 
     /// Answers everything like this, until that is taken back.
@@ -413,8 +479,10 @@ struct Answer {
 
 impl Answer {
     fn to(request: &Received, state: &Mutex<State>) -> Self {
-        let method = request.string(&["method"]).unwrap_or_default();
-        let name = request.string(&["params", "name"]).unwrap_or_default();
+        let verb = request.line.split(' ').next().filter(|verb| *verb == "GET").unwrap_or_default();
+        let method = request.string(&["method"]).unwrap_or_else(|| verb.to_owned());
+        let name = request.string(&["params", "name"]).or_else(|| request.string(&["params", "uri"]));
+        let name = name.unwrap_or_default();
         let mut state = lock(state);
         if method.is_empty() {
             state.replies.extend(request.string(&["id"]));
@@ -433,43 +501,51 @@ impl Answer {
             Some(Behaviour::Mirrored(header)) if request.header(header).is_empty() => {
                 Behaviour::Error(400, format!(r#"{{"code":-32020,"message":"{header} is missing"}}"#))
             }
+            None if state.lacks(&method) => {
+                let status = if modern { 404 } else { 200 };
+                Behaviour::Error(status, r#"{"code":-32601,"message":"Method not found"}"#.to_owned())
+            }
             behaviour => behaviour.unwrap_or(Behaviour::Echo),
         };
         let behaviour = state.always.clone().unwrap_or(behaviour);
         let (behaviour, extra) = match admitted {
             Admitted::Goes(extra) => (behaviour, extra),
+            // A stream may be made to misbehave, too.
+            Admitted::Ends(..) if verb == "GET" && !matches!(behaviour, Behaviour::Echo) => {
+                (behaviour, String::new())
+            }
             Admitted::Ends(status, body) => {
                 let whole = head(status, "application/json", "", body.len()) + &body;
                 (Behaviour::Verbatim(whole), String::new())
             }
+            Admitted::Listens(session) => (Behaviour::Listened(session), String::new()),
         };
         let result = match &*method {
             "tools/call" => {
                 let arguments = request.raw(&["params", "arguments"]).unwrap_or_else(|| "{}".into());
                 format!(r#"{{"resultType":"complete","content":[],"structuredContent":{arguments}}}"#)
             }
-            "initialize" => {
-                let revision = state.sessions.mode.as_ref().map_or("", |mode| mode.revision);
-                let mut result = serde_json::json!({
-                    "protocolVersion": revision, "capabilities": {"tools": {}},
-                    "serverInfo": {"name": "upstream", "version": "1"},
-                });
-                if let Some(text) = &state.instructions {
-                    result["instructions"] = text.as_str().into();
-                }
-                result.to_string()
+            "initialize" => state.initialized(),
+            "tools/list" | "prompts/list" | "resources/list" | "resources/templates/list" => {
+                page(&state, &method, &behaviour, request.string(&["params", "cursor"]).as_deref())
             }
-            "tools/list" => page(&state, &behaviour, request.string(&["params", "cursor"]).as_deref()),
-            "server/discover" => {
-                let mut result = serde_json::json!({
-                    "resultType": "complete", "supportedVersions": ["2026-07-28"],
-                    "capabilities": {"tools": {}}, "ttlMs": 60_000, "cacheScope": "private",
-                });
-                if let Some(text) = &state.instructions {
-                    result["instructions"] = text.as_str().into();
-                }
-                result.to_string()
+            "prompts/get" => {
+                let arguments = request.raw(&["params", "arguments"]).unwrap_or_else(|| "{}".into());
+                let text = Value::from(arguments);
+                let message = format!(r#"{{"role":"user","content":{{"type":"text","text":{text}}}}}"#);
+                format!(r#"{{"resultType":"complete","messages":[{message}]}}"#)
             }
+            "resources/read" => {
+                let uri = Value::from(name.as_str());
+                let part = format!(r#"{{"uri":{uri},"text":{uri}}}"#);
+                let hints = r#""ttlMs":5000,"cacheScope":"private""#;
+                format!(r#"{{"resultType":"complete","contents":[{part}],{hints}}}"#)
+            }
+            "completion/complete" => {
+                let asked = Value::from(request.raw(&["params", "argument", "value"]).unwrap_or_default());
+                format!(r#"{{"resultType":"complete","completion":{{"values":[{asked}]}}}}"#)
+            }
+            "server/discover" => state.discover(),
             _ => "{}".into(),
         };
         let raw = |path: &[&str]| request.raw(path).unwrap_or_else(|| "null".into());
@@ -489,6 +565,7 @@ impl Answer {
             | Behaviour::Mirrored(_)
             | Behaviour::Once(_) => self.right(out).await,
             Behaviour::Verbatim(bytes) => text(out, bytes, End::KeepAlive).await,
+            Behaviour::Listened(session) => listened(out, session, state).await,
             Behaviour::Asks(methods) => self.ask(out, methods, state).await,
             Behaviour::EchoSse => self.events(out, &[]).await,
             Behaviour::Late(time) => {
@@ -652,30 +729,84 @@ impl Answer {
     }
 }
 
+impl State {
+    /// Whether the method is about something of which nothing was added.
+    fn lacks(&self, method: &str) -> bool {
+        match method.split_once('/') {
+            Some(("prompts", _)) => self.prompts.is_empty(),
+            Some(("resources", _)) => self.resources.is_empty() && self.templates.is_empty(),
+            _ => false,
+        }
+    }
+
+    /// Everything that was added, and tools.
+    /// What it says it has, as text.
+    fn advertised(&self) -> String {
+        let mut capabilities = serde_json::json!({"tools": {}});
+        if !self.prompts.is_empty() {
+            capabilities["prompts"] = serde_json::json!({});
+        }
+        if !self.resources.is_empty() || !self.templates.is_empty() {
+            capabilities["resources"] = serde_json::json!({"subscribe": true});
+        }
+        self.capabilities.clone().unwrap_or_else(|| capabilities.to_string())
+    }
+
+    fn initialized(&self) -> String {
+        let revision = self.sessions.mode.as_ref().map_or("", |mode| mode.revision);
+        let capabilities = self.advertised();
+        let instructions = self.said();
+        format!(
+            r#"{{"protocolVersion":"{revision}","capabilities":{capabilities},"serverInfo":{{"name":"upstream","version":"1"}}{instructions}}}"#
+        )
+    }
+
+    /// Its instructions, as a member that follows others.
+    fn said(&self) -> String {
+        let instructions = self.instructions.as_deref().map(|text| Value::from(text).to_string());
+        instructions.map(|text| format!(r#","instructions":{text}"#)).unwrap_or_default()
+    }
+
+    fn discover(&self) -> String {
+        let capabilities = self.advertised();
+        let instructions = self.said();
+        format!(
+            r#"{{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{capabilities},"ttlMs":60000,"cacheScope":"private"{instructions}}}"#
+        )
+    }
+}
+
 const STREAM: &str =
     "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n";
 
 /// A result without what only the modern era knows.
 fn of_handshake(result: &str) -> String {
-    let parts = [r#""resultType":"complete","#, r#","ttlMs":60000,"cacheScope":"private""#];
+    let hints = [r#","ttlMs":60000,"cacheScope":"private""#, r#","ttlMs":5000,"cacheScope":"private""#];
+    let parts = [r#""resultType":"complete","#, hints[0], hints[1]];
     parts.iter().fold(result.to_owned(), |result, part| result.replacen(part, "", 1))
 }
 
-/// One page of tools as the state, or the misbehaviour, has it.
-fn page(state: &State, behaviour: &Behaviour, cursor: Option<&str>) -> String {
+/// One page of a list as the state, or the misbehaviour, has it.
+fn page(state: &State, method: &str, behaviour: &Behaviour, cursor: Option<&str>) -> String {
+    let (member, list) = match method {
+        "prompts/list" => ("prompts", &state.prompts),
+        "resources/list" => ("resources", &state.resources),
+        "resources/templates/list" => ("resourceTemplates", &state.templates),
+        _ => ("tools", &state.tools),
+    };
     // `""` is a cursor like any other: here it names the second page.
     let number = match cursor {
         None => 0,
         Some("") => 1,
         Some(cursor) => cursor.parse().unwrap_or(0),
     };
-    let (tools, next) = match behaviour {
+    let (entries, next) = match behaviour {
         Behaviour::EndlessPages => {
             let name = format!(r#"{{"name":"t{number}","inputSchema":{{"type":"object"}}}}"#);
             (vec![name], Some(number + 1))
         }
         _ => {
-            let definitions: Vec<String> = state.tools.iter().map(|(_, d)| d.clone()).collect();
+            let definitions: Vec<String> = list.iter().map(|(_, d)| d.clone()).collect();
             let page = definitions.chunks(state.page_size).nth(number).unwrap_or_default().to_vec();
             let more = number.saturating_add(1).saturating_mul(state.page_size) < definitions.len();
             match behaviour {
@@ -689,8 +820,10 @@ fn page(state: &State, behaviour: &Behaviour, cursor: Option<&str>) -> String {
         Some(1) => r#","nextCursor":"""#.to_owned(),
         Some(next) => format!(r#","nextCursor":"{next}""#),
     };
-    let tools = tools.join(",");
-    format!(r#"{{"resultType":"complete","tools":[{tools}],"ttlMs":60000,"cacheScope":"private"{next}}}"#)
+    let entries = entries.join(",");
+    format!(
+        r#"{{"resultType":"complete","{member}":[{entries}],"ttlMs":60000,"cacheScope":"private"{next}}}"#
+    )
 }
 
 fn head(status: u16, media: &str, extra: &str, length: usize) -> String {
@@ -699,6 +832,17 @@ fn head(status: u16, media: &str, extra: &str, length: usize) -> String {
 
 fn chunk(text: &str) -> String {
     format!("{:x}\r\n{text}\r\n", text.len())
+}
+
+async fn listened(out: &mut OwnedWriteHalf, session: &str, state: &Mutex<State>) -> io::Result<End> {
+    let (say, mut said) = mpsc::unbounded_channel::<String>();
+    lock(state).sessions.said.insert(session.to_owned(), say);
+    out.write_all(STREAM.as_bytes()).await?;
+    while let Some(message) = said.recv().await {
+        out.write_all(chunk(&format!("data: {message}\n\n")).as_bytes()).await?;
+    }
+    out.write_all(b"0\r\n\r\n").await?;
+    Ok(End::KeepAlive)
 }
 
 async fn text(out: &mut OwnedWriteHalf, text: &str, end: End) -> io::Result<End> {

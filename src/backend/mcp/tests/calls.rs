@@ -28,6 +28,7 @@ use crate::model::tenant;
 use crate::model::tenant::Credential;
 use crate::model::tenant::CredentialPlace;
 use crate::model::tenant::SecretCell;
+use crate::protocol::methods::Method;
 
 #[tokio::test]
 async fn a_closed_port_is_unreachable_and_nothing_was_sent() {
@@ -203,4 +204,43 @@ async fn one_connection_serves_many_calls() {
     let ids: Vec<_> = upstream.requests().iter().map(|request| request.json()["id"].as_u64()).collect();
     assert_eq!(ids, (1..=15).map(Some).collect::<Vec<_>>(), "ids are never used again");
     assert!(upstream.connections() <= 2, "{}", upstream.connections());
+}
+
+#[tokio::test]
+async fn reads_gets_and_completions_are_sent_under_the_backends_own_names() {
+    let upstream = Upstream::start().await;
+    upstream.prompt("greet", r#"{"name":"greet"}"#).resource("x://1", r#"{"uri":"x://1","name":"n"}"#);
+    let backend = backend_of(config(&upstream.url()), Limits::default());
+    for (method, own, params, named, expected) in [
+        (
+            Method::ResourcesRead,
+            "x://\u{e9}",
+            r#"{"uri":"crm+x://\u00e9","y":1e400,"inputResponses":{},"requestState":"s"}"#,
+            Some("=?base64?eDovL8Op?="),
+            "{\"uri\":\"x://\u{e9}\",\"y\":1e400,",
+        ),
+        (
+            Method::PromptsGet,
+            "greet",
+            r#"{"name":"crm_greet","arguments":{"a":"\u0041"}}"#,
+            Some("greet"),
+            r#"{"name":"greet","arguments":{"a":"\u0041"},"#,
+        ),
+        (
+            Method::Complete,
+            "greet",
+            r#"{"ref":{"type":"ref/prompt","name":"greet"},"argument":{"name":"a","value":""},"name":"x"}"#,
+            None,
+            r#"{"ref":{"type":"ref/prompt","name":"greet"},"argument":{"name":"a","value":""},"name":"x","#,
+        ),
+    ] {
+        let call = BackendCall { method, name: own.into(), params: json(params), ..call("x") };
+        run(&backend, call).await.1.unwrap();
+        let request = upstream.requests().pop().unwrap();
+        assert_eq!(request.header("mcp-method"), [method.name()]);
+        assert_eq!(request.header("mcp-name"), Vec::from_iter(named), "{method:?}");
+        let (_, sent) = request.body.split_once(r#""params":"#).unwrap();
+        assert!(sent.starts_with(expected), "{sent}");
+        assert!(!sent.contains("requestState"), "{sent}");
+    }
 }

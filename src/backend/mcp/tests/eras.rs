@@ -288,7 +288,7 @@ async fn a_call_that_may_have_been_done_is_not_sent_again() {
         assert_eq!(upstream.count("tools/call"), 2);
         // A list goes on at once.
         upstream.handshake(Handshake::default());
-        assert_eq!(backend.list().await.unwrap().tools.len(), 1);
+        assert_eq!(backend.list().await.unwrap().tools.entries().len(), 1);
         assert_eq!(known(&backend), Some(Era::Handshake));
     }
 }

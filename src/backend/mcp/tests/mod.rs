@@ -56,6 +56,7 @@ fn config_of(url: &str, era: BackendEra) -> tenant::Backend {
         name: BackendName::new("crm").unwrap(),
         kind: BackendKind::Mcp { url: url.parse().unwrap(), era },
         prefix: "crm_".into(),
+        uris: tenant::Uris::Keep,
         timeout: Duration::from_secs(10),
         idle_timeout: Duration::from_secs(5),
         scopes: vec![tenant::ScopeRule { kind: None, glob: "*".into(), needs: Scopes::default() }],

@@ -114,32 +114,33 @@ async fn what_is_sent_in_a_session_is_of_its_era_alone() {
                 r#"{{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{{"name":"größe","arguments":{{"n":9007199254740993,"x":1e400}},"new":[ 1.0 ],"_meta":{{"progressToken":"p2","traceparent":"{trace}","a/b":9007199254740993}}}}}}"#
             ),
         ];
-        let requests = upstream.requests();
+        // The caller wants progress, which may be said beside the answer.
+        let (listening, requests): (Vec<_>, Vec<_>) =
+            upstream.requests().into_iter().partition(|request| request.line.starts_with("GET "));
         assert_eq!(requests.iter().map(|request| request.body.as_str()).collect::<Vec<_>>(), bodies);
-        for (n, request) in requests.iter().enumerate() {
-            assert_eq!(request.line, "POST /mcp HTTP/1.1");
-            let mut headers = request.headers.clone();
-            headers.sort();
+        let host = upstream.url().replace("http://", "").replace("/mcp", "");
+        for (n, request) in requests.iter().chain(&listening).enumerate() {
+            let mut expected = vec![("authorization", "Bearer s3cret"), ("host", &host)];
             let length = request.body.len().to_string();
-            let host = upstream.url().replace("http://", "").replace("/mcp", "");
-            let mut expected = vec![
-                ("accept", "application/json, text/event-stream"),
-                ("authorization", "Bearer s3cret"),
-                ("content-length", &length),
-                ("content-type", "application/json"),
-                ("host", &host),
-            ];
+            match n {
+                3 => expected.push(("accept", "text/event-stream")),
+                _ => {
+                    assert_eq!(request.line, "POST /mcp HTTP/1.1");
+                    expected.push(("accept", "application/json, text/event-stream"));
+                    expected.push(("content-type", "application/json"));
+                    expected.push(("content-length", &length));
+                }
+            }
             if n > 0 && has_header {
                 expected.push(("mcp-protocol-version", revision));
             }
             if n > 0 {
                 expected.push(("mcp-session-id", "s1"));
             }
-            let shown = |(name, value): &(String, String)| (name.clone(), value.clone());
-            let got: Vec<_> = headers.iter().map(shown).collect();
-            let expected: Vec<_> =
+            let expected: BTreeSet<_> =
                 expected.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-            assert_eq!(got, expected, "{revision}, request {n}");
+            assert_eq!(request.headers.len(), expected.len(), "{revision}, request {n}");
+            assert_eq!(request.headers.iter().cloned().collect::<BTreeSet<_>>(), expected);
         }
     }
 }
@@ -158,7 +159,7 @@ async fn results_are_completed_and_an_empty_meta_is_not_sent() {
         json!({"name": "echo", "arguments": {"text": "hi"}})
     );
     let listing = backend.list().await.unwrap();
-    assert_eq!((listing.tools.len(), listing.ttl_ms), (1, None));
+    assert_eq!((listing.tools.entries().len(), listing.ttl_ms), (1, None));
     assert_eq!(listing.instructions.as_deref(), Some("Be kind."));
     assert_eq!(calls(&upstream, 2), ["tools/list"], "the gateway's own session");
 }
@@ -330,6 +331,85 @@ async fn what_comes_before_the_answer_is_dropped_or_relayed() {
     upstream.handshake(Handshake::default());
     let error = run(&backend(&upstream), call_with_progress("echo")).await.1.unwrap_err();
     assert!(error.to_string().contains("JSON object"), "{error}");
+}
+
+/// A notification of progress for the last call that there was.
+fn progress(upstream: &Upstream, step: u32) -> String {
+    let token = upstream.requests().last().unwrap().json()["params"]["_meta"]["progressToken"].clone();
+    let params = json!({"progressToken": token, "progress": step});
+    json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": params}).to_string()
+}
+
+#[tokio::test]
+async fn progress_is_heard_beside_the_answer_too() {
+    let upstream = server(Handshake { listens: true, ..Handshake::default() }).await;
+    upstream.behave("echo", Behaviour::Late(Duration::from_millis(150)));
+    let backend = backend(&upstream);
+    // Who wants no progress is not listened for.
+    result(&backend, call("echo")).await;
+    assert_eq!(upstream.listeners(), 0);
+    for round in 1..3 {
+        let calling = backend.call(call_with_progress("echo")).await.unwrap();
+        let calling = tokio::spawn(super::end_of(calling));
+        eventually(|| upstream.count("tools/call") == 1 + round).await;
+        assert_eq!(upstream.listeners(), 1);
+        let foreign = progress(&upstream, 7).replace("\"p", "\"p9");
+        let ping = r#"{"jsonrpc":"2.0","id":"ask-0","method":"ping"}"#.to_owned();
+        let other = r#"{"jsonrpc":"2.0","id":"ask-1","method":"roots/list"}"#.to_owned();
+        let log = r#"{"jsonrpc":"2.0","method":"notifications/message","params":{}}"#.to_owned();
+        for said in [
+            foreign,
+            log,
+            ping,
+            progress(&upstream, 1),
+            other,
+            progress(&upstream, 1),
+            progress(&upstream, 2),
+        ] {
+            upstream.say("s1", &said);
+        }
+        let (relayed, end) = calling.await.unwrap();
+        end.unwrap();
+        assert_eq!(relayed.len(), 2, "{relayed:?}");
+        assert!(relayed.iter().all(|progress| progress.contains(r#""progressToken":"theirs""#)));
+        let replies = upstream.sessions()[0].calls.iter().filter(|reply| reply["method"].is_null()).count();
+        assert_eq!(replies, 2 * round);
+    }
+    // A stream that ends is asked for again; another session has its own.
+    upstream.hang_up();
+    while upstream.listeners() == 0 {
+        run(&backend, call_with_progress("echo")).await.1.unwrap();
+    }
+    upstream.forget_sessions();
+    run(&backend, call_with_progress("echo")).await.1.unwrap();
+    assert_eq!(upstream.sessions().len(), 2);
+    eventually(|| upstream.listeners() == 1).await;
+    drop(backend);
+    eventually(|| upstream.listeners() == 0).await;
+}
+
+#[tokio::test]
+async fn a_server_that_says_nothing_beside_its_answers_is_not_asked_again() {
+    let upstream = server(Handshake::default()).await;
+    let backend = backend(&upstream);
+    for _ in 0..3 {
+        run(&backend, call_with_progress("echo")).await.1.unwrap();
+    }
+    let asked = || upstream.requests().iter().filter(|request| request.line.starts_with("GET ")).count();
+    assert_eq!(asked(), 1, "405");
+    // One that does not even say no is waited for a moment, once.
+    let upstream = server(Handshake::default()).await;
+    upstream.behave("GET", Behaviour::Hang);
+    let listen_time = Duration::from_millis(300);
+    let backend = backend_of(config(&upstream), Limits { listen_time, ..limits() });
+    let began = tokio::time::Instant::now();
+    run(&backend, call_with_progress("echo")).await.1.unwrap();
+    assert!(began.elapsed() >= listen_time);
+    for _ in 0..5 {
+        run(&backend, call_with_progress("echo")).await.1.unwrap();
+    }
+    assert!(began.elapsed() < listen_time * 3, "{:?}", began.elapsed());
+    assert_eq!(upstream.count("tools/call"), 6);
 }
 
 #[tokio::test]

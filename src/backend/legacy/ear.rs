@@ -1,0 +1,205 @@
+//! What a server says in a session beside its answers: its GET stream.
+//!
+//! Some servers send the progress of a call there, the most common of them among others. So a session
+//! listens from the first call that wants progress on, and what is heard goes to the call whose token it
+//! names. A server that has no such stream is not asked again in the session.
+//!
+//! spec: 2025-11-25 basic/transports, Listening for Messages from the Server
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::sync::MutexGuard;
+use std::sync::PoisonError;
+use std::sync::Weak;
+
+use tokio::sync::mpsc;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+use tokio_util::sync::DropGuard;
+
+use crate::backend::BackendError;
+use crate::backend::legacy::request;
+use crate::backend::legacy::session::Session;
+use crate::backend::mcp::request::progress_id;
+use crate::backend::mcp::response::Reader;
+use crate::protocol::json::Json;
+use crate::protocol::json::Kind;
+
+/// Most notifications that wait for one call; more are dropped, as the call's own reader drops them.
+const WAITING: usize = 64;
+
+/// The ear of one session. It listens as long as the session is there.
+pub(super) struct Ear {
+    stage: watch::Sender<Stage>,
+    wanted: Arc<Wanted>,
+    stop: CancellationToken,
+    _until_dropped: DropGuard,
+}
+
+/// The calls that want to hear of their progress, by the id of their request.
+#[derive(Default)]
+struct Wanted(Mutex<HashMap<u64, mpsc::Sender<Json>>>);
+
+#[derive(Clone, Copy, PartialEq)]
+enum Stage {
+    /// Nobody listens.
+    Shut,
+    /// The server has not answered yet.
+    Opening,
+    /// Nor has it in its time. It may still; nobody waits for that.
+    Late,
+    /// What is said is heard.
+    Open,
+    /// The server has no such stream.
+    Deaf,
+}
+
+/// What one call hears. Dropped with the call.
+pub(super) struct Hearing {
+    id: u64,
+    wanted: Arc<Wanted>,
+    heard: mpsc::Receiver<Json>,
+}
+
+impl Ear {
+    pub(super) fn new() -> Self {
+        let stop = CancellationToken::new();
+        let until_dropped = stop.clone().drop_guard();
+        Self {
+            stage: watch::Sender::new(Stage::Shut),
+            wanted: Arc::default(),
+            stop,
+            _until_dropped: until_dropped,
+        }
+    }
+
+    /// The messages about the request `id`, from now on.
+    pub(super) fn hear(&self, id: u64) -> Hearing {
+        let (tell, heard) = mpsc::channel(WAITING);
+        self.wanted.calls().insert(id, tell);
+        Hearing { id, wanted: self.wanted.clone(), heard }
+    }
+}
+
+impl Session {
+    /// Listens, if it does not yet, and waits until the server has said whether it may, at most
+    /// `limits.listen_time`: what is said before that is lost.
+    ///
+    /// # Cancel safety
+    /// Dropping the future changes nothing: the listening goes on.
+    pub(super) async fn listen(self: &Arc<Self>) {
+        let ear = self.ear();
+        let begins = ear.stage.send_if_modified(|stage| {
+            let shut = *stage == Stage::Shut;
+            if shut {
+                *stage = Stage::Opening;
+            }
+            shut
+        });
+        let around = &self.upstream().around;
+        if begins {
+            let listening = listen(Arc::downgrade(self), self.open_ear(), ear.stage.clone());
+            let stop = (ear.stop.clone(), around.stop.clone());
+            around.background(async move {
+                tokio::select! {
+                    () = listening => {}
+                    () = stop.0.cancelled() => {}
+                    () = stop.1.cancelled() => {}
+                }
+            });
+        }
+        let mut stage = ear.stage.subscribe();
+        let answered = stage.wait_for(|stage| *stage != Stage::Opening);
+        let answered = tokio::time::timeout(self.upstream().limits.listen_time, answered).await.is_ok();
+        if !answered {
+            // Whatever comes of it, the call goes on.
+            ear.stage.send_if_modified(|stage| {
+                let late = *stage == Stage::Opening;
+                if late {
+                    *stage = Stage::Late;
+                }
+                late
+            });
+        }
+    }
+}
+
+/// Listens until the server ends it.
+async fn listen(
+    session: Weak<Session>,
+    opening: impl Future<Output = Result<Option<Reader>, BackendError>>,
+    stage: watch::Sender<Stage>,
+) {
+    let opened = opening.await;
+    let _ = stage.send_replace(match opened {
+        Ok(Some(_)) => Stage::Open,
+        Ok(None) => Stage::Deaf,
+        Err(_) => Stage::Shut,
+    });
+    let Ok(Some(mut reader)) = opened else { return };
+    let mut answered = 0;
+    while let Ok(message) = reader.message().await {
+        let Some(session) = session.upgrade() else { return };
+        let batch = message.kind() == Kind::Array && session.revision().has_batches();
+        let messages = if batch { message.elements().collect() } else { vec![message] };
+        for message in messages {
+            session.overhear(&message, &mut answered);
+        }
+    }
+    let _ = stage.send_replace(Stage::Shut);
+}
+
+impl Session {
+    /// Takes one message that belongs to no answer. A server's own requests are answered as on the
+    /// stream of a call; what no call waits for is dropped.
+    fn overhear(self: &Arc<Self>, message: &Json, answered: &mut usize) {
+        let Some(method) = message.member("method").and_then(|method| method.string()) else { return };
+        if let Some(id) = message.member("id") {
+            let is_id = id.kind() == Kind::String || id.is_integer();
+            *answered += 1;
+            if is_id && id.bytes().len() <= self.upstream().limits.id_bytes && *answered <= request::ANSWERED
+            {
+                self.tell_beside(request::reply(&id, &method), ());
+            }
+            return;
+        }
+        let token = message.member("params").and_then(|params| params.member("progressToken")?.string());
+        if let Some(id) = token.as_deref().and_then(progress_id) {
+            self.ear().wanted.pass_on(id, message);
+        }
+    }
+}
+
+impl Wanted {
+    fn calls(&self) -> MutexGuard<'_, HashMap<u64, mpsc::Sender<Json>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn pass_on(&self, id: u64, message: &Json) {
+        if let Some(call) = self.calls().get(&id) {
+            // A call that is not read as fast as this loses some of its progress, and nothing else.
+            let _ = call.try_send(message.clone());
+        }
+    }
+}
+
+impl Hearing {
+    /// The next message.
+    ///
+    /// # Cancel safety
+    /// Dropping the future loses nothing.
+    pub(super) async fn next(&mut self) -> Json {
+        match self.heard.recv().await {
+            Some(message) => message,
+            // The sender goes with this value.
+            None => std::future::pending().await,
+        }
+    }
+}
+
+impl Drop for Hearing {
+    fn drop(&mut self) {
+        self.wanted.calls().remove(&self.id);
+    }
+}

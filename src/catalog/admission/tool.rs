@@ -1,0 +1,58 @@
+//! A tool: its name, its schemas, its mirrored arguments.
+
+use std::sync::Arc;
+
+use crate::catalog::admission::Desk;
+use crate::catalog::admission::Taken;
+use crate::catalog::admission::Unfit;
+use crate::catalog::admission::descriptor;
+use crate::catalog::header_params;
+use crate::catalog::names;
+use crate::catalog::schema::Judged;
+use crate::catalog::schema::Patterns;
+use crate::catalog::schema::SchemaProblem;
+use crate::catalog::tool::Tool;
+use crate::model::limits::Limits;
+use crate::model::tenant::ObjectKind;
+use crate::protocol::json::Json;
+
+/// How many times the limit of one tool's subschemas the schemas of all tools of a backend may weigh
+/// together, every value in them counted.
+const BACKEND_SHARE: usize = 50;
+
+/// What the tools of one backend may cost together.
+pub(super) struct Budget {
+    patterns: Patterns,
+    left: usize,
+}
+
+impl Budget {
+    pub(super) fn of(limits: &Limits) -> Self {
+        Self { patterns: Patterns::default(), left: limits.subschemas.saturating_mul(BACKEND_SHARE) }
+    }
+
+    /// spec: server/tools, Tool
+    pub(super) fn judge(&mut self, desk: &Desk<'_>, raw: &Json) -> Taken<(Arc<str>, Arc<Tool>)> {
+        let own = desk.own(raw)?;
+        let public = desk.free(names::public_name(&desk.home.config.prefix, &own)?)?;
+        descriptor::check_members(desk.list, raw)?;
+        if let Some(output) = raw.member("outputSchema") {
+            let judged =
+                Judged::new(&output, desk.limits).map_err(|why| Unfit::Schema("outputSchema", why))?;
+            header_params::refuse_any(judged.schema())?;
+            self.left = self.left.checked_sub(judged.weight).ok_or(Unfit::Budget)?;
+        }
+        let unfit = |why| Unfit::Schema("inputSchema", why);
+        let input = raw.member("inputSchema").ok_or(unfit(SchemaProblem::NotObject))?;
+        let judged = Judged::new(&input, desk.limits).map_err(unfit)?;
+        // spec: server/tools, Tool (`inputSchema` MUST be a valid JSON Schema object of type object)
+        if judged.schema().get("type").is_none_or(|kind| kind != "object") {
+            return Err(unfit(SchemaProblem::NotObject));
+        }
+        let header_params = header_params::extract(judged.schema())?;
+        self.left = self.left.checked_sub(judged.weight).ok_or(Unfit::Budget)?;
+        let validator = Arc::new(judged.compile(&mut self.patterns).map_err(unfit)?);
+        let (entry, change) = desk.entry(ObjectKind::Tool, own, public.clone(), raw);
+        Ok(((public, Arc::new(Tool { entry, header_params, validator })), change))
+    }
+}

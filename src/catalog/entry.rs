@@ -1,0 +1,145 @@
+//! What the catalog has, whatever it is: a name for clients, a name for its backend, what lists show.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::backend::Backend;
+use crate::catalog::template::Pattern;
+use crate::catalog::uris;
+use crate::model::name::BackendName;
+use crate::model::scope::Scopes;
+use crate::model::tenant;
+use crate::model::tenant::ObjectKind;
+use crate::policy::Target;
+use crate::policy::scope;
+use crate::protocol::json::Json;
+use crate::protocol::methods::List;
+
+/// A backend, as its entries know it.
+pub struct Home {
+    /// As the tenant configured it.
+    pub config: Arc<tenant::Backend>,
+    /// To ask it.
+    pub live: Arc<Backend>,
+}
+
+/// A tool, a prompt, a resource or a resource template. Never changes.
+pub struct Entry {
+    /// What it is.
+    pub kind: ObjectKind,
+    /// The name or URI that clients know it by.
+    pub public: Arc<str>,
+    /// The backend's own.
+    pub own: Arc<str>,
+    /// Its backend.
+    pub home: Arc<Home>,
+    /// What lists show: the backend's members as they came, under the public name, with texts for
+    /// people cleaned. `null` for a resource that no list shows.
+    pub descriptor: Json,
+    /// The scopes that it needs.
+    pub needs: Scopes,
+}
+
+impl Entry {
+    /// A resource that its backend does not list.
+    pub fn unlisted(home: &Arc<Home>, public: &str, own: &str, needs: Scopes) -> Self {
+        Self {
+            kind: ObjectKind::Resource,
+            public: public.into(),
+            own: own.into(),
+            home: home.clone(),
+            descriptor: Json::null(),
+            needs,
+        }
+    }
+
+    /// Its backend's name.
+    pub fn backend(&self) -> &BackendName {
+        &self.home.config.name
+    }
+
+    /// Whether some list shows it.
+    pub fn is_listed(&self) -> bool {
+        self.descriptor.is_object()
+    }
+
+    /// It as a decision's target.
+    pub fn target(&self) -> Target<'_> {
+        Target { backend: self.backend(), kind: self.kind, own_name: &self.own, needs: &self.needs }
+    }
+}
+
+impl fmt::Debug for Entry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}({} = {} of {})", self.kind, self.public, self.own, self.backend())
+    }
+}
+
+impl fmt::Debug for Home {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Home({})", self.config.name)
+    }
+}
+
+/// A prompt that was admitted.
+#[derive(Debug)]
+pub struct Prompt {
+    /// What it has in common with everything else.
+    pub entry: Arc<Entry>,
+    /// The arguments that it does not go without.
+    pub required: Vec<Arc<str>>,
+}
+
+/// A resource template that was admitted.
+#[derive(Debug)]
+pub struct Template {
+    /// What it has in common with everything else.
+    pub entry: Arc<Entry>,
+    /// The own URIs that it may become.
+    pub pattern: Pattern,
+}
+
+/// Something of the catalog that has an entry.
+pub trait Cataloged {
+    /// Its entry.
+    fn entry(&self) -> &Arc<Entry>;
+}
+
+impl Cataloged for Arc<Entry> {
+    fn entry(&self) -> &Arc<Entry> {
+        self
+    }
+}
+
+impl Cataloged for Arc<Prompt> {
+    fn entry(&self) -> &Arc<Entry> {
+        &self.entry
+    }
+}
+
+impl Cataloged for Arc<Template> {
+    fn entry(&self) -> &Arc<Entry> {
+        &self.entry
+    }
+}
+
+/// What something of this kind and own name needs.
+pub(super) fn needed(config: &tenant::Backend, kind: ObjectKind, own: &str) -> Scopes {
+    match kind {
+        ObjectKind::Resource => uris::needed(config, own),
+        ObjectKind::Tool | ObjectKind::Prompt => scope::needed(config, kind, own),
+    }
+}
+
+/// An entry that is not in the catalog, or that is in it changed, and why.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Remark {
+    /// Its backend.
+    pub backend: BackendName,
+    /// The list that it is from.
+    pub list: List,
+    /// Its own name, escaped and cut, or its place in the list where it has no name.
+    pub name: String,
+    /// Why, to be read by the tenant's operators.
+    pub reason: String,
+}

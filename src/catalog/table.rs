@@ -1,0 +1,99 @@
+//! One list of a snapshot: everything of one kind, in the order of public names.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crate::catalog::entry::Cataloged;
+use crate::catalog::entry::Entry;
+use crate::catalog::entry::Remark;
+use crate::catalog::uris;
+use crate::model::name::BackendName;
+use crate::model::scope::Scopes;
+use crate::model::tenant::ObjectKind;
+use crate::model::tenant::Tenant;
+use crate::protocol::methods::List;
+
+/// Everything of one kind. A public name is there once.
+#[derive(Debug)]
+pub struct Table<T> {
+    /// In the order of public names.
+    rows: Vec<T>,
+    /// Every scope that some of them needs.
+    relevant: Scopes,
+}
+
+impl<T: Cataloged + Clone> Table<T> {
+    /// Of what the backends have, which comes in the tenant's order: the first to claim a public name
+    /// owns it, a later one is left out.
+    pub(super) fn compose<'p>(
+        list: List,
+        tenant: &Tenant,
+        admitted: impl Iterator<Item = &'p T>,
+        left_out: &mut Vec<Remark>,
+    ) -> Self
+    where
+        T: 'p,
+    {
+        let mut owners: HashMap<&str, &BackendName> = HashMap::new();
+        let mut rows = Vec::new();
+        for row in admitted {
+            let entry = row.entry();
+            let named = named(tenant, entry);
+            let owner = named.unwrap_or_else(|| *owners.entry(&entry.public).or_insert(entry.backend()));
+            if owner == entry.backend() {
+                rows.push(row.clone());
+            } else {
+                left_out.push(Remark {
+                    backend: entry.backend().clone(),
+                    list,
+                    name: entry.own.to_string(),
+                    reason: format!("the public name {:?} belongs to backend `{owner}`", entry.public),
+                });
+            }
+        }
+        rows.sort_unstable_by(|one, other| one.entry().public.cmp(&other.entry().public));
+        let mut relevant = Scopes::default();
+        rows.iter().for_each(|row| relevant.extend(&row.entry().needs));
+        Self { rows, relevant }
+    }
+
+    /// What has this public name, whoever may see it.
+    pub fn find(&self, public: &str) -> Option<&T> {
+        let at = self.rows.binary_search_by(|row| (*row.entry().public).cmp(public)).ok()?;
+        self.rows.get(at)
+    }
+
+    /// Everything, in order.
+    pub fn iter(&self) -> impl Iterator<Item = &T> {
+        self.rows.iter()
+    }
+
+    /// The entries, in order.
+    pub(super) fn entries(&self) -> impl Iterator<Item = &Arc<Entry>> {
+        self.rows.iter().map(Cataloged::entry)
+    }
+
+    /// Every scope that matters to what a caller sees of it.
+    pub(super) fn relevant(&self) -> &Scopes {
+        &self.relevant
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+}
+
+/// The backend that every URI beginning like this one belongs to, listed or not.
+fn named<'t>(tenant: &'t Tenant, entry: &Entry) -> Option<&'t BackendName> {
+    if entry.kind != ObjectKind::Resource {
+        return None;
+    }
+    let (name, _) = uris::split(&entry.public)?;
+    uris::owner(&tenant.backends, name).map(|backend| &backend.name)
+}

@@ -1,0 +1,169 @@
+//! Step 22: the request to a backend, and what its answer becomes.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use futures_util::StreamExt;
+use futures_util::stream;
+use http::HeaderName;
+use http::HeaderValue;
+use tokio::time::Instant;
+
+use crate::backend::BackendCall;
+use crate::backend::BackendError;
+use crate::catalog::entry::Entry;
+use crate::exchange::Exchange;
+use crate::exchange::Frame;
+use crate::exchange::Frames;
+use crate::exchange::Reply;
+use crate::methods::CallError;
+use crate::model::limits::Limits;
+use crate::protocol::call::Outcome;
+use crate::protocol::call::RpcError;
+use crate::protocol::code;
+use crate::protocol::json::Json;
+use crate::stream::relay;
+use crate::telemetry::metrics::Metrics;
+use crate::telemetry::metrics::Outcome as Ended;
+
+/// Most capabilities that a backend's error may name as required.
+const REQUIRED: usize = 64;
+
+/// Sends the exchange's method to the backend of `entry`, with these params. `finish` makes the client's
+/// outcome of the backend's.
+///
+/// # Cancel safety
+/// Dropping the future, or the stream in the reply, cancels the request upstream.
+pub(super) async fn forward(
+    exchange: &Exchange,
+    entry: &Entry,
+    params: Json,
+    param_headers: Vec<(HeaderName, HeaderValue)>,
+    finish: impl Fn(Outcome) -> Result<Outcome, BackendError> + Send + 'static,
+    limits: &Limits,
+    metrics: &Arc<Metrics>,
+) -> Result<Reply<CallError>, CallError> {
+    let call = &exchange.call;
+    let upstream = BackendCall {
+        caller: exchange.caller.clone(),
+        method: call.method,
+        name: entry.own.clone(),
+        params,
+        meta: call.meta.clone(),
+        param_headers,
+        deadline: exchange.deadline,
+    };
+    let backend = entry.home.live.clone();
+    let opened = async move { backend.call(upstream).await };
+    let frames = stream::once(opened).flat_map(|opened| match opened {
+        Ok(frames) => frames,
+        Err(error) => stream::iter([Frame::End(Err(error))]).boxed(),
+    });
+    let capabilities = call.meta.capabilities.clone();
+    let mut asked = Asked { metrics: metrics.clone(), began: Instant::now(), ended: Ended::Cancelled };
+    let frames = frames.map(move |frame| match asked.hear(frame) {
+        Frame::Progress(json) => Frame::Progress(json),
+        Frame::End(end) => {
+            let end = end.map(|outcome| lacking(outcome, &capabilities)).and_then(&finish);
+            Frame::End(end.map_err(CallError::Backend))
+        }
+    });
+    let frames: Frames<CallError> = frames.boxed();
+    relay::settle(frames, call.accept.sse, limits.late_stream).await
+}
+
+/// One request to a backend, counted when it has ended or was given up.
+struct Asked {
+    metrics: Arc<Metrics>,
+    began: Instant,
+    ended: Ended,
+}
+
+impl Asked {
+    fn hear(&mut self, frame: Frame<BackendError>) -> Frame<BackendError> {
+        if let Frame::End(end) = &frame {
+            self.ended = match end {
+                Ok(Outcome::Result(_)) => Ended::Ok,
+                Ok(Outcome::Error(_)) => Ended::Error,
+                Err(BackendError::TimedOut { .. }) => Ended::TimedOut,
+                Err(_) => Ended::Failed,
+            };
+        }
+        frame
+    }
+}
+
+impl Drop for Asked {
+    fn drop(&mut self) {
+        self.metrics.upstream(self.ended, self.began.elapsed());
+    }
+}
+
+/// Keeps a backend's "missing capability" if it is the client that lacks it; else it is us who
+/// did not declare it, which the client cannot mend. So it is said of a list that is absurdly long.
+///
+/// spec: basic/index, _meta: MissingRequiredClientCapability
+fn lacking(outcome: Outcome, declared: &Json) -> Outcome {
+    let error = match outcome {
+        Outcome::Error(error) if error.code == code::MISSING_CAPABILITY => error,
+        other => return other,
+    };
+    let required = error.data.as_ref().and_then(|data| data.member("requiredCapabilities"));
+    let names: Vec<_> =
+        required.iter().flat_map(Json::members).map(|(name, _)| name).take(REQUIRED + 1).collect();
+    let has: HashSet<_> =
+        declared.members().filter(|(_, value)| value.is_object()).map(|(name, _)| name).collect();
+    if names.len() <= REQUIRED && names.iter().any(|name| !has.contains(name)) {
+        return Outcome::Error(error);
+    }
+    let message = "the backend needs a client capability that this gateway does not relay yet".to_owned();
+    Outcome::Error(RpcError { code: code::INTERNAL_ERROR, message, data: error.data })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Write;
+    use std::time::Duration;
+
+    use bytes::Bytes;
+    use tokio::time::Instant;
+
+    use super::lacking;
+    use crate::protocol::call::Outcome;
+    use crate::protocol::call::RpcError;
+    use crate::protocol::code;
+    use crate::protocol::json::Json;
+
+    fn json(text: String) -> Json {
+        Json::parse(Bytes::from(text), 64).unwrap()
+    }
+
+    #[test]
+    fn required_capabilities_are_looked_up_in_one_pass() {
+        let error = |required: String| RpcError {
+            code: code::MISSING_CAPABILITY,
+            message: "theirs".into(),
+            data: Some(json(format!(r#"{{"requiredCapabilities":{{{required}}}}}"#))),
+        };
+        let many = |from: usize, count: usize| {
+            let mut all = String::new();
+            (from..from + count).for_each(|n| write!(all, r#""c{n}":{{}},"#).unwrap());
+            all.trim_end_matches(',').to_owned()
+        };
+        let declared = json(format!(r#"{{"roots":7,"elicitation":{{}},{}}}"#, many(0, 100_000)));
+        let started = Instant::now();
+        for (required, expected) in [
+            (r#""elicitation":{}"#.to_owned(), code::INTERNAL_ERROR),
+            (r#""elicitation":{},"sampling":{}"#.to_owned(), code::MISSING_CAPABILITY),
+            (r#""roots":{}"#.to_owned(), code::MISSING_CAPABILITY),
+            (many(99_936, 64), code::INTERNAL_ERROR),
+            (many(99_937, 64), code::MISSING_CAPABILITY),
+            (many(50_000, 100_000), code::INTERNAL_ERROR),
+        ] {
+            let outcome = lacking(Outcome::Error(error(required.clone())), &declared);
+            let Outcome::Error(error) = outcome else { panic!("an error stays one") };
+            assert_eq!(error.code, expected, "{required:.100}");
+        }
+        assert!(started.elapsed() < Duration::from_secs(5), "{:?}", started.elapsed());
+    }
+}
