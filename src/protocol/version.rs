@@ -52,6 +52,13 @@ impl Handshake {
         self >= Handshake::June
     }
 
+    /// Whether a completion may say what was chosen for other arguments.
+    ///
+    /// spec: 2025-06-18 changelog, Other schema changes
+    pub fn has_completion_context(self) -> bool {
+        self >= Handshake::June
+    }
+
     /// Whether tools have output schemas, and results structured content.
     ///
     /// spec: 2025-06-18 changelog, Major changes

@@ -241,6 +241,47 @@ async fn lists_and_instructions_are_the_gateways_own_and_tools_are_modern() {
     gw.stop().await;
 }
 
+#[tokio::test]
+async fn prompts_resources_and_completions_come_from_sessions_too() {
+    for (revision, context) in [("2025-03-26", Value::Null), ("2025-11-25", json!({"arguments": {"a": "b"}}))]
+    {
+        let old = server(Handshake { revision, ..Handshake::default() }).await;
+        old.prompt("greet", r#"{"name":"greet","arguments":[{"name":"whom"}]}"#);
+        old.resource("x://1", r#"{"uri":"x://1","name":"one"}"#);
+        old.template("x://{n}", r#"{"uriTemplate":"x://{n}","name":"any"}"#);
+        let other = Upstream::start().await;
+        let gw = house(&[("old", old.url())], &other).await;
+        let alice = gw.caller("acme", "alice", "");
+        assert_eq!(alice.tools().await, ["old_echo"]);
+        assert_eq!(alice.prompts().await, ["old_greet"]);
+        assert_eq!(alice.resources().await, ["old+x://1"]);
+        assert_eq!(alice.templates().await, ["old+x://{n}"]);
+        let got = alice.prompt("old_greet", json!({"whom": "Bob"})).await.result();
+        assert_eq!(got["messages"][0]["content"]["text"], r#"{"whom":"Bob"}"#);
+        let read = alice.read("old+x://1").await.result();
+        assert_eq!(read["contents"][0]["uri"], "old+x://1");
+        // spec: 2025-11-25 server/resources, Error Handling: the era's own code for it.
+        old.behave("x://2", Behaviour::Error(200, r#"{"code":-32002,"message":"no"}"#.to_owned()));
+        let missing = alice.read("old+x://2").await;
+        assert_eq!(missing.refusal(), (200, -32602), "{}", missing.text());
+        assert_eq!(missing.message()["error"]["data"]["uri"], "old+x://2");
+        let params = json!({
+            "ref": {"type": "ref/prompt", "name": "old_greet"}, "argument": {"name": "whom", "value": "B"},
+            "context": {"arguments": {"a": "b"}},
+        });
+        let completed = alice.rpc("completion/complete", params).await.result();
+        assert_eq!(completed["completion"]["values"], json!([r#""B""#]));
+        let sessions = old.sessions();
+        assert_eq!(sessions.len(), 2, "{revision}: the gateway's and alice's");
+        let asked = sessions[1].calls.last().unwrap();
+        assert_eq!(
+            (&asked["method"], &asked["params"]["context"]),
+            (&json!("completion/complete"), &context)
+        );
+        gw.stop().await;
+    }
+}
+
 /// Calls one after the other on a kept connection; each answer has to be its own.
 async fn calls(caller: &Caller, name: &str, ids: impl Iterator<Item = usize>) {
     let mut connection = Connection::open(caller.addr).await;

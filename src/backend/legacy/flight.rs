@@ -181,7 +181,8 @@ impl Flight {
         })?;
         let upstream = lease.session().upstream();
         let id = upstream.mint_id();
-        let request = lease.session().post(&self.prepared.message(id))?;
+        let message = self.prepared.message(lease.session().revision(), id);
+        let request = lease.session().post(&message)?;
         let (tenant, backend) = (&upstream.tenant, &upstream.config.name);
         tracing::debug!(%tenant, %backend, id, method = self.prepared.method.name(), "asks in a session");
         let hearing = self.prepared.token.as_ref().map(|_| lease.session().ear().hear(id));

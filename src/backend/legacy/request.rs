@@ -60,15 +60,16 @@ impl Prepared {
         self.meta = Vec::new();
     }
 
-    /// The message, under the id `id`.
-    pub(super) fn message(&self, id: u64) -> Json {
+    /// The message in a session of `revision`, under the id `id`.
+    pub(super) fn message(&self, revision: Handshake, id: u64) -> Json {
         let token = self.token.as_ref().map(|_| Json::from_str_value(&request::progress_token(id)));
         let mut meta = Object::new().put_some(PROGRESS_TOKEN_KEY, token.as_ref());
         for (key, value) in &self.meta {
             meta = meta.put(key, value);
         }
         let mut params = Object::with_capacity(self.params.bytes().len() + 128);
-        for (key, value) in self.params.members() {
+        let knows_context = self.method != Method::Complete || revision.has_completion_context();
+        for (key, value) in self.params.members().filter(|(key, _)| knows_context || key != "context") {
             params = params.put(&key, &value);
         }
         if token.is_some() || !self.meta.is_empty() {

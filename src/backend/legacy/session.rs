@@ -102,8 +102,8 @@ impl Session {
                 false => "it answers `initialize` with a revision that is not spoken here",
             })
         })?;
-        let about = keeps_about.then_some(about);
-        let session = Self { upstream: upstream.clone(), identity, id, revision, about, ear: Ear::new() };
+        let (about, ear) = (keeps_about.then_some(about), Ear::new());
+        let session = Self { upstream: upstream.clone(), identity, id, revision, about, ear };
         // spec: 2025-11-25 basic/lifecycle: nothing but pings before this.
         match session.tell(&request::initialized()).await? {
             StatusCode::ACCEPTED | StatusCode::OK | StatusCode::NO_CONTENT => Ok(session),

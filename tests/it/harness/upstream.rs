@@ -494,7 +494,8 @@ impl Answer {
                 Behaviour::Error(400, format!(r#"{{"code":-32020,"message":"{header} is missing"}}"#))
             }
             None if state.lacks(&method) => {
-                Behaviour::Error(404, r#"{"code":-32601,"message":"Method not found"}"#.to_owned())
+                let status = if modern { 404 } else { 200 };
+                Behaviour::Error(status, r#"{"code":-32601,"message":"Method not found"}"#.to_owned())
             }
             behaviour => behaviour.unwrap_or(Behaviour::Echo),
         };
@@ -767,7 +768,8 @@ const STREAM: &str =
 
 /// A result without what only the modern era knows.
 fn of_handshake(result: &str) -> String {
-    let parts = [r#""resultType":"complete","#, r#","ttlMs":60000,"cacheScope":"private""#];
+    let hints = [r#","ttlMs":60000,"cacheScope":"private""#, r#","ttlMs":5000,"cacheScope":"private""#];
+    let parts = [r#""resultType":"complete","#, hints[0], hints[1]];
     parts.iter().fold(result.to_owned(), |result, part| result.replacen(part, "", 1))
 }
 
