@@ -4,6 +4,7 @@
 mod batches;
 mod calls;
 mod ladder;
+mod leaving;
 mod listening;
 mod memory;
 mod nouns;
