@@ -88,7 +88,8 @@ fn legacy(error: &LegacyError) -> &'static str {
         LegacyError::NoSuchResource(_) => "unknown_target",
         LegacyError::Batch(_) => "batch",
         LegacyError::TooManyStreams => "streams",
-        LegacyError::TooManyEnded => "ended_sessions",
+        LegacyError::TooManyEnded { .. } => "ended_sessions",
+        LegacyError::TooManyCalls => "session_calls",
         LegacyError::Withdrawn => "withdrawn",
     }
 }

@@ -229,7 +229,7 @@ pub async fn visit(app: &Arc<App>, visit: Visit, trail: &mut Trail) -> Result<Re
             Ok(Reply::Notices(notices(app.clone(), party, end, listening)))
         }
         Purpose::End => {
-            app.sessions.end(&party.tenant.name, &session, now)?;
+            app.sessions.end(&party.caller, &session, now)?;
             app.metrics.session_ended();
             Ok(Reply::Ended)
         }
