@@ -5,6 +5,7 @@ use crate::backend::BackendError;
 use crate::legacy::LegacyError;
 use crate::methods::CallError;
 use crate::protocol::ProtocolError;
+use crate::protocol::json::Json;
 use crate::protocol::json::JsonError;
 use crate::router::RouteError;
 use crate::stream::body::BodyError;
@@ -51,6 +52,19 @@ impl Refusal {
             Self::Backend(error) => backend(error),
         }
     }
+
+    /// The bytes of JSON that an answer says of it, but for what all refusals have.
+    pub fn size(&self) -> usize {
+        let repeated = match self {
+            Self::Route(RouteError::UnknownResource { uri })
+            | Self::Legacy(LegacyError::NoSuchResource(uri)) => uri,
+            Self::Protocol(
+                ProtocolError::UnsupportedVersion { requested } | ProtocolError::HandshakeEra { requested },
+            ) => requested,
+            _ => "",
+        };
+        [&self.to_string(), repeated].iter().map(|text| Json::from_str_value(text).bytes().len()).sum()
+    }
 }
 
 fn protocol(error: &ProtocolError) -> &'static str {
@@ -74,7 +88,8 @@ fn legacy(error: &LegacyError) -> &'static str {
         LegacyError::NoSuchResource(_) => "unknown_target",
         LegacyError::Batch(_) => "batch",
         LegacyError::TooManyStreams => "streams",
-        LegacyError::TooManyEnded => "ended_sessions",
+        LegacyError::TooManyEnded { .. } => "ended_sessions",
+        LegacyError::TooManyCalls => "session_calls",
         LegacyError::Withdrawn => "withdrawn",
     }
 }

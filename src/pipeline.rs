@@ -137,7 +137,7 @@ where
         }
     };
     let call = call::validate(request, &post.headers, accept)?;
-    let exchange = begin(app, party, call, trail);
+    let exchange = begin(party, call, Instant::now() + app.limits.call_time, trail);
     let span = trail.span.clone();
     answer(app, exchange, &mut trail.facts).instrument(span).await
 }
@@ -157,8 +157,8 @@ async fn admit(
     Ok(Party { caller, tenant, endpoint })
 }
 
-/// The exchange of a proven call, which begins now.
-fn begin(app: &App, party: Party, mut call: Call, trail: &mut Trail) -> Exchange {
+/// The exchange of a proven call, which begins now and has until `deadline`.
+fn begin(party: Party, mut call: Call, deadline: Instant, trail: &mut Trail) -> Exchange {
     trail.facts.method = Some(call.method.name());
     trail.facts.trace_id = call.meta.trace_id().map(str::to_owned);
     trail.span = trace::request(call.method.name(), call.meta.traceparent.as_deref());
@@ -166,7 +166,6 @@ fn begin(app: &App, party: Party, mut call: Call, trail: &mut Trail) -> Exchange
         call.meta.traceparent = Some(own);
     }
     let Party { caller, tenant, endpoint } = party;
-    let deadline = Instant::now() + app.limits.call_time;
     Exchange { caller, endpoint, tenant, call, deadline }
 }
 

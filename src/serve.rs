@@ -8,6 +8,8 @@ use std::sync::atomic::Ordering;
 
 use prometheus_client::metrics::gauge::Gauge;
 use tokio::net::TcpListener;
+use tokio::time::Instant;
+use tokio::time::timeout_at;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -139,7 +141,8 @@ impl Server {
     }
 
     /// Serves until `stop` resolves, then drains: not ready, keeps accepting for a while, lets
-    /// calls finish, and returns at the latest after `limits.drain_total`.
+    /// calls finish, and says what is to be said to backends. Returns at the latest after
+    /// `limits.drain_total` and `limits.notice_time`, whatever has not ended by then.
     pub async fn run(self, stop: impl Future<Output = ()>) {
         let Self { app, listeners, admin, background, stop: background_stop } = self;
         let drain = Drain::new();
@@ -166,23 +169,31 @@ impl Server {
         admin.ready.store(true, Ordering::Release);
         let draining = async {
             stop.await;
+            let begun = Instant::now();
             tracing::info!("draining");
             admin.ready.store(false, Ordering::Release);
             drain.begin();
             drain.stopped().await;
             app.leaving.cancel();
+            begun
         };
-        tokio::join!(public_loop, draining);
+        let ((), begun) = tokio::join!(public_loop, draining);
         admin_drain.cut();
         background_stop.cancel();
-        app.catalogs.shutdown().await;
-        app.auth.shutdown().await;
-        // What goes on now has no client any more.
-        app.sessions.stop();
-        app.tasks.close();
-        app.tasks.wait().await;
-        background.close();
-        background.wait().await;
+        let ending = async {
+            // What goes on now has no client any more. It ends first: the rest waits for it.
+            app.sessions.stop();
+            app.tasks.close();
+            app.tasks.wait().await;
+            app.catalogs.shutdown().await;
+            app.auth.shutdown().await;
+            background.close();
+            background.wait().await;
+        };
+        let last = begun + app.limits.drain_total + app.limits.notice_time;
+        if timeout_at(last, ending).await.is_err() {
+            tracing::warn!("not everything has ended in its time: it is left as it is");
+        }
         tracing::info!("stopped");
     }
 }

@@ -113,7 +113,9 @@ fn legacy(error: &LegacyError) -> (StatusCode, Option<i64>) {
         E::NoSuchSession => (StatusCode::NOT_FOUND, Some(code::INVALID_REQUEST)),
         E::NoSuchResource(_) => (StatusCode::OK, Some(code::RESOURCE_NOT_FOUND)),
         E::TooManyStreams => (StatusCode::TOO_MANY_REQUESTS, Some(code::LISTEN_LIMIT)),
-        E::TooManyEnded => (StatusCode::SERVICE_UNAVAILABLE, Some(code::OVERLOADED)),
+        E::TooManyEnded { .. } => (StatusCode::SERVICE_UNAVAILABLE, Some(code::OVERLOADED)),
+        // In a session that opens, the answer to a request is 200 whatever it says.
+        E::TooManyCalls => (StatusCode::OK, Some(code::OVERLOADED)),
         E::Withdrawn => (StatusCode::ACCEPTED, None),
     }
 }
@@ -280,10 +282,10 @@ fn decorate(headers: &mut HeaderMap, refusal: &Refusal, endpoint: &Endpoint) {
         Refusal::Legacy(LegacyError::TooManyStreams) => {
             headers.insert(header::RETRY_AFTER, HeaderValue::from_static("10"));
         }
-        Refusal::Legacy(LegacyError::TooManyEnded) => {
-            headers.insert(header::RETRY_AFTER, HeaderValue::from_static("60"));
+        Refusal::Legacy(LegacyError::TooManyEnded { retry_after }) => {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from(*retry_after));
         }
-        Refusal::Backend(BackendError::Busy) => {
+        Refusal::Backend(BackendError::Busy) | Refusal::Legacy(LegacyError::TooManyCalls) => {
             headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
         }
         // The rest of the body is not read: the connection cannot carry another request.

@@ -49,7 +49,13 @@ pub enum LegacyError {
     TooManyStreams,
     /// As many ended sessions are remembered as may be.
     #[error("the session cannot be ended now: try again later, or leave it")]
-    TooManyEnded,
+    TooManyEnded {
+        /// When it can be tried again, in seconds from now.
+        retry_after: u64,
+    },
+    /// As much goes on in the session as may.
+    #[error("too many calls of this session are in progress: wait for some of them")]
+    TooManyCalls,
     /// Its client has taken the request back: nobody waits for an answer.
     #[error("the request was cancelled")]
     Withdrawn,

@@ -17,7 +17,7 @@ use crate::exchange::Reply;
 use crate::legacy::LegacyError;
 use crate::legacy::ended::Ended;
 use crate::legacy::flights::Flights;
-use crate::legacy::session::Key;
+use crate::legacy::flights::Seat;
 use crate::legacy::session::Session;
 use crate::legacy::tally::Counted;
 use crate::legacy::tally::Tally;
@@ -39,6 +39,7 @@ pub struct Sessions {
     tenants: Arc<Tally<TenantName>>,
     caller_streams: usize,
     tenant_streams: usize,
+    session_calls: usize,
 }
 
 struct State {
@@ -49,8 +50,7 @@ struct State {
 /// Something that goes on in a session, until this is dropped.
 pub struct Flight {
     sessions: Arc<Sessions>,
-    session: Key,
-    serial: u64,
+    seat: Seat,
     stop: CancellationToken,
 }
 
@@ -70,6 +70,7 @@ impl Sessions {
             tenants: Arc::default(),
             caller_streams: limits.caller_streams,
             tenant_streams: limits.tenant_streams,
+            session_calls: limits.session_calls,
         })
     }
 
@@ -108,7 +109,7 @@ impl Sessions {
         session: &Session,
         id: &RequestId,
     ) -> Result<Flight, LegacyError> {
-        self.add(tenant, session, Some(id.clone()))
+        self.add(tenant, session, Some(id))
     }
 
     /// Begins a stream.
@@ -126,9 +127,9 @@ impl Sessions {
     }
 
     /// Ends a session: nothing in it goes on, and its id opens no more.
-    pub fn end(&self, tenant: &TenantName, session: &Session, now: u64) -> Result<(), LegacyError> {
+    pub fn end(&self, caller: &Caller, session: &Session, now: u64) -> Result<(), LegacyError> {
         let mut state = self.state();
-        state.ended.insert(tenant, session.key, session.expires_at, now)?;
+        state.ended.insert(caller, session, now)?;
         state.flights.stop(session.key);
         Ok(())
     }
@@ -142,15 +143,16 @@ impl Sessions {
         self: &Arc<Self>,
         tenant: &TenantName,
         session: &Session,
-        id: Option<RequestId>,
+        id: Option<&RequestId>,
     ) -> Result<Flight, LegacyError> {
         let mut state = self.state();
         // Again: it may have been ended since it was entered.
         if state.ended.contains(tenant, session.key) {
             return Err(LegacyError::NoSuchSession);
         }
-        let (serial, stop) = state.flights.add(session.key, id);
-        Ok(Flight { sessions: self.clone(), session: session.key, serial, stop })
+        let seat = state.flights.add(session.key, id, self.session_calls);
+        let (seat, stop) = seat.ok_or(LegacyError::TooManyCalls)?;
+        Ok(Flight { sessions: self.clone(), seat, stop })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -200,7 +202,7 @@ impl Flight {
 
 impl Drop for Flight {
     fn drop(&mut self) {
-        self.sessions.state().flights.remove(self.session, self.serial);
+        self.sessions.state().flights.remove(&self.seat);
     }
 }
 

@@ -49,7 +49,10 @@ pub struct Limits {
     pub session_time: Duration,
     /// What a session id carries of its client's capabilities; of a client that declares more, nothing.
     pub capabilities_bytes: usize,
-    /// Sessions that were ended before their time and are remembered; a tenant's, a quarter of them.
+    /// Most calls in flight in one session.
+    pub session_calls: usize,
+    /// Sessions that were ended before their time and are remembered; a tenant's, a quarter of them, and
+    /// a principal's, a quarter of its tenant's.
     pub ended_sessions: usize,
     /// How long a call in a session goes on after its client has left.
     pub orphan_time: Duration,
@@ -161,6 +164,7 @@ impl Default for Limits {
             list_ttl: seconds(60),
             session_time: seconds(24 * 60 * 60),
             capabilities_bytes: 1 << 10,
+            session_calls: 256,
             ended_sessions: 1_000_000,
             orphan_time: seconds(60),
             orphan_calls: 1_000,

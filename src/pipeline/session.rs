@@ -3,19 +3,20 @@
 //!
 //! The order is that of ARCHITECTURE.md: version, session, envelope; from step 14 on as ever.
 
+mod batch;
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::StreamExt;
-use futures_util::stream;
 use http::HeaderMap;
+use tokio::time::Instant;
 use tokio::time::sleep;
 use tracing::Instrument;
 
 use crate::app::App;
 use crate::error::Refusal;
-use crate::exchange::Answered;
 use crate::exchange::Notices;
 use crate::exchange::Reply;
 use crate::legacy::LegacyError;
@@ -30,7 +31,6 @@ use crate::legacy::session::Session;
 use crate::legacy::shape::Shape;
 use crate::methods;
 use crate::model::endpoint::Endpoint;
-use crate::model::name::TenantName;
 use crate::pipeline::Party;
 use crate::pipeline::Trail;
 use crate::pipeline::admit;
@@ -39,8 +39,6 @@ use crate::pipeline::perform;
 use crate::pipeline::route;
 use crate::protocol::ProtocolError;
 use crate::protocol::call::Outcome;
-use crate::protocol::call::RpcError;
-use crate::protocol::code;
 use crate::protocol::json::Json;
 use crate::protocol::json::compose::Object;
 use crate::protocol::media;
@@ -94,6 +92,8 @@ struct Context {
     party: Party,
     session: Arc<Session>,
     accept: Accept,
+    /// Until when, at the latest, any of them is worth answering.
+    deadline: Instant,
 }
 
 /// What a message in a session comes to.
@@ -119,14 +119,15 @@ pub(super) async fn post(
     }
     let session = app.sessions.enter(&app.keys, &party.caller, &headers, app.clock.now())?;
     let tenant = party.tenant.name.clone();
-    let context = Context { app: app.clone(), party, session: Arc::new(session), accept };
+    let deadline = Instant::now() + app.limits.call_time;
+    let context = Context { app: app.clone(), party, session: Arc::new(session), accept, deadline };
     let work = if envelope.is_object() {
         match take(&context, read(envelope)?, trail).await? {
             Found::Reply(reply) => return Ok(reply),
             Found::Work(work) => work,
         }
     } else {
-        batch(context, &json)?
+        batch::work(context, &json)?
     };
     lasting::outlive(work, Box::new(held), tenant, app.orphanage.clone()).await
 }
@@ -175,7 +176,7 @@ async fn take(context: &Context, message: Option<Message>, trail: &mut Trail) ->
 
 /// Steps 14 to 18 of a request. Its work ends early when it is cancelled.
 async fn find(context: &Context, request: Request, trail: &mut Trail) -> Result<Found, Refusal> {
-    let Context { app, party, session, accept } = context;
+    let Context { app, party, session, accept, deadline } = context;
     trail.facts.method = front::label(&request.method);
     let flight = app.sessions.begin(&party.tenant.name, session, &request.id)?;
     trail.in_band = true;
@@ -185,7 +186,7 @@ async fn find(context: &Context, request: Request, trail: &mut Trail) -> Result<
         }
         Asked::Call(call) => *call,
     };
-    let exchange = begin(app, party.clone(), call, trail);
+    let exchange = begin(party.clone(), call, *deadline, trail);
     let span = trail.span.clone();
     let routed = route(app, &exchange, &mut trail.facts).instrument(span.clone());
     let routed = flight.unless_cancelled(routed).await.ok_or(LegacyError::Withdrawn)?;
@@ -210,76 +211,6 @@ fn in_era(refusal: Refusal, method: Method) -> Refusal {
     }
 }
 
-/// Work on a batch: each message by itself, some at a time, the answers in the batch's order.
-///
-/// spec: 2025-03-26 basic/transports, Sending Messages to the Server
-fn batch(context: Context, json: &Json) -> Result<Work<Refusal>, LegacyError> {
-    if !context.session.revision.has_batches() {
-        return Err(LegacyError::Batch(
-            "a message is one JSON object: the session's revision has no batches",
-        ));
-    }
-    let limits = context.app.limits.clone();
-    let messages: Vec<Json> = json.elements().take(limits.batch_messages + 1).collect();
-    if messages.is_empty() {
-        return Err(LegacyError::Batch("a batch has at least one message"));
-    }
-    if messages.len() > limits.batch_messages {
-        return Err(LegacyError::Batch("the batch has too many messages"));
-    }
-    // Progress of one would stand between the answers to others.
-    let context = Context { accept: Accept { json: true, sse: false }, ..context };
-    Ok(async move {
-        let one = |message| in_batch(&context, message);
-        let mut ends = stream::iter(messages).map(one).buffered(limits.batch_calls);
-        let (mut answers, mut room) = (Vec::new(), limits.batch_bytes);
-        while let Some(answer) = ends.next().await {
-            answers.extend(answer.map(|answer| fitted(answer, &mut room)));
-        }
-        match answers.is_empty() {
-            true => Ok(Reply::Accepted),
-            false => Ok(Reply::Batch(answers)),
-        }
-    }
-    .boxed())
-}
-
-/// The answer to one message of a batch, if it has one.
-async fn in_batch(context: &Context, message: Json) -> Option<Answered<Refusal>> {
-    let envelope = Envelope::read(&message, context.app.limits.id_bytes);
-    let id = envelope.id().cloned();
-    let end = async {
-        if envelope.method() == Some(INITIALIZE) {
-            return Err(LegacyError::Batch("`initialize` stands alone").into());
-        }
-        match take(context, read(envelope)?, &mut Trail::default()).await? {
-            Found::Reply(reply) => Ok(reply),
-            Found::Work(work) => work.await,
-        }
-    };
-    match end.await {
-        Ok(Reply::Once(outcome)) => Some(Answered { id, end: Ok(outcome) }),
-        Ok(_) | Err(Refusal::Legacy(LegacyError::Withdrawn)) => None,
-        Err(refusal) => Some(Answered { id, end: Err(refusal) }),
-    }
-}
-
-/// `answer`, if there is `room` for it.
-fn fitted(answer: Answered<Refusal>, room: &mut usize) -> Answered<Refusal> {
-    let Answered { id, end: Ok(Outcome::Result(result)) } = &answer else { return answer };
-    match room.checked_sub(result.bytes().len()) {
-        Some(left) => {
-            *room = left;
-            answer
-        }
-        None => {
-            let message = "the answers to this batch are too large together: this one is left out".to_owned();
-            let error = RpcError { code: code::INTERNAL_ERROR, message, data: None };
-            Answered { id: id.clone(), end: Ok(Outcome::Error(error)) }
-        }
-    }
-}
-
 /// Carries a GET or a DELETE.
 pub async fn visit(app: &Arc<App>, visit: Visit, trail: &mut Trail) -> Result<Reply<Refusal>, Refusal> {
     let party = admit(app, &visit.headers, visit.endpoint, &visit.directory, trail).await?;
@@ -295,10 +226,10 @@ pub async fn visit(app: &Arc<App>, visit: Visit, trail: &mut Trail) -> Result<Re
         Purpose::Listen => {
             let listening = app.sessions.listen(&party.caller, &session)?;
             let end = session.expires_at.min(party.caller.expires_at);
-            Ok(Reply::Notices(notices(app.clone(), party.tenant.name.clone(), end, listening)))
+            Ok(Reply::Notices(notices(app.clone(), party, end, listening)))
         }
         Purpose::End => {
-            app.sessions.end(&party.tenant.name, &session, now)?;
+            app.sessions.end(&party.caller, &session, now)?;
             app.metrics.session_ended();
             Ok(Reply::Ended)
         }
@@ -306,16 +237,16 @@ pub async fn visit(app: &Arc<App>, visit: Visit, trail: &mut Trail) -> Result<Re
 }
 
 /// What a session's listener hears. Nothing is said yet that belongs to no request.
-fn notices(app: Arc<App>, tenant: TenantName, end: u64, listening: Listening) -> Notices {
+fn notices(app: Arc<App>, party: Party, end: u64, listening: Listening) -> Notices {
     let over = async move {
-        until_over(&app, &tenant, end, &listening).await;
+        until_over(&app, &party, end, &listening).await;
     };
     over.into_stream().filter_map(async |()| None).boxed()
 }
 
 /// Waits until nobody may listen any more: it is the `end` of session or token, the session was ended,
-/// the tenant is gone or serves no sessions, or this process ends.
-async fn until_over(app: &App, tenant: &TenantName, end: u64, listening: &Listening) {
+/// its caller is not admitted any more, or this process ends.
+async fn until_over(app: &App, party: &Party, end: u64, listening: &Listening) {
     let mut changes = app.tenants.changes();
     // It may have changed since the request was admitted.
     changes.mark_changed();
@@ -327,12 +258,19 @@ async fn until_over(app: &App, tenant: &TenantName, end: u64, listening: &Listen
             () = listening.stopped() => return,
             () = app.leaving.cancelled() => return,
             Ok(()) = changes.changed() => {
-                let tenant = app.tenants.current().tenant(tenant);
-                if !tenant.is_some_and(|tenant| tenant.handshake) {
+                if !is_admitted(app, party) {
                     return;
                 }
             }
             () = sleep(left) => {}
         }
     }
+}
+
+/// Whether who was admitted would be now, as far as the tenants decide: the tenant is there and serves
+/// sessions, and the caller's issuer is trusted where the request came in.
+fn is_admitted(app: &App, party: &Party) -> bool {
+    let directory = app.tenants.current();
+    let has_sessions = directory.tenant(&party.tenant.name).is_some_and(|tenant| tenant.handshake);
+    has_sessions && directory.trusts(&party.endpoint, &party.caller.issuer)
 }

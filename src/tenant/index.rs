@@ -129,6 +129,16 @@ impl Directory {
             .filter(|endpoint| endpoint.owner != Owner::Nobody)
     }
 
+    /// Whether `issuer` is accepted at this endpoint, which may be one of an earlier directory, and the
+    /// endpoint still has the same owner.
+    pub fn trusts(&self, endpoint: &Endpoint, issuer: &str) -> bool {
+        let place = endpoint.resource.split_once("://").and_then(|(_, rest)| rest.split_once('/'));
+        let now = place.and_then(|(authority, path)| self.endpoint(authority, &format!("/{path}")));
+        now.is_some_and(|now| {
+            now.owner == endpoint.owner && now.trust.iter().any(|trust| *trust.issuer.url == *issuer)
+        })
+    }
+
     /// Whether a page of `origin` may call `endpoint`, or anything where it is `None`.
     // spec: streamable-http, Security Warning
     pub fn origin_allowed(&self, endpoint: Option<&Endpoint>, origin: &str) -> bool {

@@ -4,6 +4,7 @@
 mod batches;
 mod calls;
 mod ladder;
+mod leaving;
 mod listening;
 mod memory;
 mod nouns;
@@ -56,6 +57,12 @@ tenants:
     issuers: [{shared: "{issuer}"}]
 "#;
 
+/// No tenants yet, and the gateway's own issuer for those that come.
+const SHARED: &str = "issuers: [{issuer: \"{issuer}\", tenant_claim: tenant}]\ntenants: {}";
+
+/// That issuer, as a tenant of [`file_of_acme`] trusts it.
+const OWN: &str = "{shared: \"ISSUER\"}";
+
 /// A gateway before `upstream`, which is all that the tenant `acme` has.
 async fn before(upstream: &Upstream, change: impl FnOnce(&mut Limits)) -> (Gateway, Caller) {
     let tenants = format!(
@@ -73,6 +80,14 @@ tenants: {{acme: {{backends: {{up: {{kind: mcp, url: "{}", prefix: ""}}}}}}}}
     let alice = gw.caller("acme", "alice", "");
     assert!(alice.tools().await.contains(&"echo".to_owned()));
     (gw, alice)
+}
+
+/// A tenants file whose tenant `acme` has the backend at `url`, trusts `issuers` and has `more`; `ISSUER`
+/// is the gateway's own.
+fn file_of_acme(gw: &Gateway, url: &str, issuers: &str, more: &str) -> String {
+    let up = format!("{{up: {{kind: mcp, url: \"{url}\", prefix: \"\"}}}}");
+    let text = format!("tenants: {{acme: {{issuers: [{issuers}], backends: {up}{more}}}}}");
+    text.replace("ISSUER", &format!("http://{}/dev-issuer", gw.addr))
 }
 
 fn ping() -> String {
@@ -535,25 +550,43 @@ async fn no_log_line_and_no_metric_names_a_session() {
 struct Served {
     serving: Serving,
     alice: Caller,
-    _issuer: Issuer,
+    issuer: Issuer,
 }
 
 impl Served {
     /// Starts one that writes log lines from this level on.
     async fn start(level: &str) -> Self {
+        Self::with("kind: demo", &[("FONDACO_TELEMETRY__LEVEL", level)]).await
+    }
+
+    /// Starts one with the tools of `upstream` instead, and with these variables.
+    async fn before(upstream: &Upstream, variables: &[(&str, &str)]) -> Self {
+        Self::with(&format!("kind: mcp, url: \"{}\"", upstream.url()), variables).await
+    }
+
+    /// The tenants file from now on: the same tools, and `more` of the tenant.
+    fn change(&self, upstream: &Upstream, more: &str) {
+        let tenants = Self::tenants(&self.issuer, &format!("kind: mcp, url: \"{}\"", upstream.url()));
+        self.serving.write(&tenants.replace("acme: {", &format!("acme: {{{more}, ")));
+    }
+
+    async fn with(backend: &str, variables: &[(&str, &str)]) -> Self {
         let issuer = Issuer::start("").await;
-        let tenants = format!(
-            r#"
-issuers: [{{issuer: "{issuer}", tenant_claim: tenant}}]
-tenants: {{acme: {{issuers: [{{shared: "{issuer}"}}], backends: {{demo: {{kind: demo, prefix: ""}}}}}}}}
-"#,
-            issuer = issuer.url()
-        );
-        let serving = Serving::start(&tenants, &[("FONDACO_TELEMETRY__LEVEL", level)]).await;
+        let serving = Serving::start(&Self::tenants(&issuer, backend), variables).await;
         let path = "/t/acme/mcp";
         let claims = issuer.claims(&format!("http://{}{path}", serving.addr), Clock::default().now());
         let token = issuer.mint(&issuer.header(Signer::Ec), &claims, Signer::Ec);
         let alice = Caller { addr: serving.addr, path: path.to_owned(), token };
-        Self { serving, alice, _issuer: issuer }
+        Self { serving, alice, issuer }
+    }
+
+    fn tenants(issuer: &Issuer, backend: &str) -> String {
+        format!(
+            r#"
+issuers: [{{issuer: "{issuer}", tenant_claim: tenant}}]
+tenants: {{acme: {{issuers: [{{shared: "{issuer}"}}], backends: {{up: {{{backend}, prefix: ""}}}}}}}}
+"#,
+            issuer = issuer.url()
+        )
     }
 }

@@ -87,6 +87,11 @@ impl Json {
         Self(value.to_string().into())
     }
 
+    /// The same value in bytes of its own: what it was cut from can go.
+    pub fn alone(&self) -> Self {
+        Self(Bytes::copy_from_slice(&self.0))
+    }
+
     /// The text. This walks it to check UTF-8 again: where bytes will do, take [`Json::bytes`].
     pub fn text(&self) -> &str {
         utf8(&self.0)

@@ -99,10 +99,16 @@ impl Gateway {
 
     /// Drains the gateway and waits for its end.
     pub async fn stop(self) {
+        let app = self.leave().await;
+        assert!(app.tasks.is_empty(), "a stream's reader outlived the gateway");
+    }
+
+    /// The same, whatever it leaves behind.
+    pub async fn leave(self) -> Arc<App> {
         let _ = self.stop.send(());
         let ended = tokio::time::timeout(std::time::Duration::from_secs(10), self.running).await;
         ended.expect("the gateway did not stop within 10 s").unwrap();
-        assert!(self.app.tasks.is_empty(), "a stream's reader outlived the gateway");
+        self.app
     }
 }
 

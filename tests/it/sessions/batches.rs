@@ -6,7 +6,10 @@ use serde_json::Value;
 use serde_json::json;
 
 use super::DEMO;
+use super::OWN;
+use super::SHARED;
 use super::before;
+use super::file_of_acme;
 use super::ping;
 use crate::harness::gateway::Gateway;
 use crate::harness::session::Session;
@@ -17,6 +20,7 @@ use crate::harness::session::request;
 use crate::harness::upstream::Behaviour;
 use crate::harness::upstream::Upstream;
 use crate::harness::wait::eventually;
+use crate::harness::wire::Answer;
 
 fn batch(messages: &[String]) -> String {
     format!("[{}]", messages.join(","))
@@ -26,6 +30,10 @@ fn batch(messages: &[String]) -> String {
 fn ends(answer: &Value) -> Vec<(Value, i64)> {
     let answers = answer.as_array().unwrap_or_else(|| panic!("{answer}"));
     answers.iter().map(|a| (a["id"].clone(), a["error"]["code"].as_i64().unwrap_or(0))).collect()
+}
+
+fn codes(answer: &Answer) -> Vec<i64> {
+    ends(&answer.message()).into_iter().map(|(_, code)| code).collect()
 }
 
 // spec: rows LG-14, Y-15
@@ -139,6 +147,18 @@ async fn a_batch_is_bounded_in_what_goes_on_and_in_what_comes_back() {
     let answer = session.post(&batch(&calls)).await;
     assert_eq!(json!(ends(&answer.message())), json!([[1, 0], [2, 0], [3, -32603], [4, -32603]]));
 
+    // Whatever an answer says counts: a backend's errors, and refusals of ours.
+    let long = "x".repeat(2_000);
+    for error in [json!({"code": 7, "message": "m", "data": long}), json!({"code": 7, "message": long})] {
+        upstream.behave("echo", Behaviour::Error(200, error.to_string()));
+        let answer = session.post(&batch(&calls)).await;
+        assert_eq!(json!(codes(&answer)), json!([7, 7, -32603, -32603]), "{}", answer.text());
+        assert!(answer.body.len() < 6_000, "{}", answer.body.len());
+    }
+    let read = |id: u64| request(&json!(id), "resources/read", &json!({"uri": format!("x://{long}")}));
+    let answer = session.post(&batch(&(1..=4).map(read).collect::<Vec<_>>())).await;
+    assert_eq!(json!(codes(&answer)), json!([-32002, -32002, -32603, -32603]), "{}", answer.text());
+
     upstream.behave("echo", Behaviour::Hang);
     let before = upstream.requests().len();
     let mut open = session.begin(&session.headers(), &batch(&calls)).await;
@@ -193,4 +213,78 @@ async fn a_drain_waits_for_no_batch_whose_client_has_left() {
     drop(open);
     gw.stop().await;
     assert_eq!(upstream.requests().len(), before + 1, "and nothing more begins");
+}
+
+#[tokio::test]
+async fn a_batch_has_one_time_for_all_that_it_asks() {
+    let upstream = Upstream::start().await;
+    let (gw, alice) = before(&upstream, |limits| {
+        limits.batch_calls = 1;
+        limits.call_time = Duration::from_millis(900);
+    })
+    .await;
+    let session = Session::open(&alice, "2025-03-26").await;
+    let call = |id: u64| request(&json!(id), "tools/call", &json!({"name": "echo"}));
+    upstream.behave("echo", Behaviour::Late(Duration::from_millis(600)));
+    let before = upstream.requests().len();
+    let notified = notification("notifications/initialized", &json!({}));
+    let answer = session.post(&batch(&[call(1), call(2), notified, call(3), ping()])).await;
+    assert_eq!(codes(&answer), [0, -32603, -32600, -32600], "{}", answer.text());
+    assert!(answer.message()[2]["error"]["message"].as_str().unwrap().contains("time of the whole batch"));
+    assert_eq!(upstream.requests().iter().skip(before).filter(|r| r.body.contains("tools/call")).count(), 2);
+    gw.stop().await;
+}
+
+#[tokio::test]
+async fn a_batch_ends_with_its_token_its_session_and_its_tenant() {
+    let upstream = Upstream::start().await;
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("tenants.yaml");
+    std::fs::write(&file, "tenants: {}").unwrap();
+    let gw = Gateway::start_with(SHARED, |settings| {
+        settings.limits.batch_calls = 1;
+        settings.tenants = Some(file.clone());
+    })
+    .await;
+    let write = |text: &str| {
+        std::fs::write(&file, text).unwrap();
+        gw.app.tenants.reload();
+    };
+    let tenant = |issuers: &str, more: &str| file_of_acme(&gw, &upstream.url(), issuers, more);
+    let call = |id: u64| request(&json!(id), "tools/call", &json!({"name": "echo"}));
+    let alice = || gw.caller_at("/t/acme/mcp", "acme", "alice", "");
+    let cases: [(&str, &str, &dyn Fn()); 5] = [
+        // A token is for an hour, and a session for a day.
+        ("token", "token", &|| gw.app.clock.advance(60 * 60)),
+        ("session", "session", &|| gw.app.clock.advance(60)),
+        ("tenant", "not served", &|| write("tenants: {}")),
+        ("era", "not served", &|| write(&tenant(OWN, ", legacy: off"))),
+        ("issuer", "not served", &|| write(&tenant("{issuer: \"https://login.example\"}", ""))),
+    ];
+    for (name, says, end) in cases {
+        write(&tenant(OWN, ""));
+        upstream.behave("echo", Behaviour::Echo);
+        let mut session = Session::open(&alice(), "2025-03-26").await;
+        if name == "session" {
+            gw.app.clock.advance(24 * 60 * 60 - 60);
+            session.caller = alice();
+        }
+        assert_eq!(session.call_tool("echo", json!({})).await.status, 200);
+        upstream.behave("echo", Behaviour::Late(Duration::from_millis(300)));
+        let before = upstream.requests().len();
+        let calls =
+            || upstream.requests().iter().skip(before).filter(|r| r.body.contains("tools/call")).count();
+        let mut open = session.begin(&session.headers(), &batch(&[call(1), call(2), ping()])).await;
+        eventually("the first has arrived", async || calls() == 1).await;
+        end();
+        let answer = open.answer().await;
+        assert_eq!(codes(&answer), [0, -32600, -32600], "{name}: {}", answer.text());
+        assert!(
+            answer.message()[1]["error"]["message"].as_str().unwrap().contains(says),
+            "{}",
+            answer.text()
+        );
+        assert_eq!(calls(), 1, "{name}");
+    }
+    gw.stop().await;
 }

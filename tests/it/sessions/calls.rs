@@ -425,16 +425,53 @@ async fn the_end_of_a_session_cancels_what_goes_on_in_it() {
 #[tokio::test]
 async fn ended_sessions_are_remembered_up_to_a_bound() {
     let upstream = Upstream::start().await;
-    // A tenant has one of the four.
-    let (gw, alice) = before(&upstream, |limits| limits.ended_sessions = 4).await;
+    // A tenant has four of the sixteen, and a principal one of these.
+    let (gw, alice) = before(&upstream, |limits| limits.ended_sessions = 16).await;
     let (one, two) = (session(&gw).await, Session::open(&alice, "2025-06-18").await);
     assert_eq!(one.end().await.status, 204);
+    gw.app.clock.advance(23 * 60 * 60);
+    let two = Session { caller: gw.caller("acme", "alice", ""), ..two };
     let full = two.end().await;
-    assert_eq!((full.refusal(), full.header("retry-after")), ((503, 1003), Some("60")));
+    assert_eq!(full.refusal(), (503, 1003));
+    let wait: u64 = full.header("retry-after").unwrap().parse().unwrap();
+    assert!((3_500..=3_600).contains(&wait), "the first is for an hour more: {wait}");
     assert_eq!(two.rpc("ping", json!({})).await.status, 200, "it goes on");
-    assert_eq!(one.rpc("ping", json!({})).await.status, 404);
-    gw.app.clock.advance(24 * 60 * 60);
+    assert_eq!(Session { caller: two.caller.clone(), ..one }.rpc("ping", json!({})).await.status, 404);
+    // One who fills its share takes nothing of the others'.
+    let bob = Session::open(&gw.caller("acme", "bob", ""), "2025-06-18").await;
+    assert_eq!(bob.end().await.status, 204);
+    gw.app.clock.advance(wait.cast_signed());
     let later = Session::open(&gw.caller("acme", "alice", ""), "2025-06-18").await;
     assert_eq!(later.end().await.status, 204, "the first would be over by now");
+    gw.stop().await;
+}
+
+#[tokio::test]
+async fn a_session_has_so_many_calls_in_flight_and_no_more() {
+    let upstream = Upstream::start().await;
+    upstream.behave("echo", Behaviour::Hang);
+    let (gw, alice) = before(&upstream, |limits| limits.session_calls = 2).await;
+    let (session, other) = (session(&gw).await, Session::open(&alice, "2025-03-26").await);
+    let mut first = session.begin(&session.headers(), &call(1, "echo", json!({}))).await;
+    let left = session.begin(&session.headers(), &call(2, "echo", json!({}))).await;
+    called(&upstream, 2).await;
+    drop(left);
+    for body in [call(3, "echo", json!({})), super::ping()] {
+        let answer = session.post(&body).await;
+        assert_eq!((answer.refusal(), answer.header("retry-after")), ((200, 1003), Some("1")));
+        assert_eq!(answer.message()["id"], if body.contains("ping") { 1 } else { 3 });
+    }
+    // Streams and notifications are no calls, and other sessions are not concerned.
+    assert_eq!(session.listen().await.head().await.status, 200);
+    let batch = [1, 2, 3].map(|id| call(id, "echo", json!({}))).join(",");
+    let mut batched = other.begin(&other.headers(), &format!("[{batch}]")).await;
+    called(&upstream, 4).await;
+    assert_eq!(session.post(&cancel(1)).await.status, 202);
+    assert!(first.answer().await.body.is_empty());
+    assert_eq!(session.post(&super::ping()).await.result(), json!({}));
+    assert_eq!(other.post(&cancel(1)).await.status, 202);
+    assert_eq!(other.post(&cancel(2)).await.status, 202);
+    let refused = batched.answer().await.message();
+    assert_eq!((&refused[0]["id"], &refused[0]["error"]["code"]), (&json!(3), &json!(1003)), "{refused}");
     gw.stop().await;
 }

@@ -6,6 +6,9 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use super::DEMO;
+use super::OWN;
+use super::SHARED;
+use super::file_of_acme;
 use crate::harness::gateway::Caller;
 use crate::harness::gateway::Gateway;
 use crate::harness::session::REVISIONS;
@@ -88,32 +91,37 @@ async fn a_stream_ends_with_its_token_and_with_its_session() {
 }
 
 #[tokio::test]
-async fn a_stream_ends_when_its_tenant_is_gone_or_serves_no_sessions() {
+async fn a_stream_ends_when_its_caller_would_not_be_admitted_any_more() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("tenants.yaml");
-    let tenant = |more: &str| format!("tenants: {{acme: {{issuers: [{{shared: \"ISSUER\"}}]{more}}}}}");
     std::fs::write(&file, "tenants: {}").unwrap();
-    let gw = Gateway::start_with(
-        "issuers: [{issuer: \"{issuer}\", tenant_claim: tenant}]\ntenants: {}",
-        |settings| {
-            settings.limits.keep_alive = Duration::from_millis(100);
-            settings.tenants = Some(file.clone());
-        },
-    )
+    let gw = Gateway::start_with(SHARED, |settings| {
+        settings.limits.keep_alive = Duration::from_millis(100);
+        settings.tenants = Some(file.clone());
+    })
     .await;
     let write = |text: &str| {
-        let text = text.replace("ISSUER", &format!("http://{}/dev-issuer", gw.addr));
         std::fs::write(&file, text).unwrap();
         gw.app.tenants.reload();
     };
-    for end in ["tenants: {}".to_owned(), tenant(", legacy: off")] {
-        write(&tenant(""));
-        let session = Session::open(&gw.caller("acme", "alice", ""), "2025-06-18").await;
+    let tenant = |issuers: &str, more: &str| file_of_acme(&gw, "http://127.0.0.1:9/mcp", issuers, more);
+    let other = "{issuer: \"https://login.example\"}";
+    for (path, end) in [
+        ("/mcp", "tenants: {}".to_owned()),
+        ("/mcp", tenant(OWN, ", legacy: off")),
+        ("/t/acme/mcp", "tenants: {}".to_owned()),
+        ("/t/acme/mcp", tenant(OWN, ", legacy: off")),
+        // Its token would be refused: the session is no longer good for anything, either.
+        ("/t/acme/mcp", tenant(other, "")),
+    ] {
+        write(&tenant(OWN, ""));
+        let session = Session::open(&gw.caller_at(path, "acme", "alice", ""), "2025-06-18").await;
         let mut stream = listening(&session).await;
-        write(&tenant(", instructions: 'Other.'"));
+        write(&tenant(&format!("{OWN}, {other}"), ", instructions: 'Other.'"));
         assert_eq!(stream.event().await.as_deref(), Some(COMMENT), "that it changes is no end");
         write(&end);
         ends(stream).await;
+        assert_ne!(session.rpc("ping", json!({})).await.status, 200);
     }
     gw.stop().await;
 }
