@@ -62,6 +62,27 @@ pub(super) struct Hearing {
     heard: mpsc::Receiver<Json>,
 }
 
+/// What comes first.
+pub(super) enum Came<T> {
+    /// What was waited for.
+    Expected(T),
+    /// Something beside the answer.
+    Beside(Json),
+}
+
+/// Waits for `expected`, or for what is heard meanwhile.
+///
+/// # Cancel safety
+/// As `expected`.
+pub(super) async fn either<T>(hearing: Option<&mut Hearing>, expected: impl Future<Output = T>) -> Came<T> {
+    let Some(hearing) = hearing else { return Came::Expected(expected.await) };
+    tokio::select! {
+        biased;
+        message = hearing.next() => Came::Beside(message),
+        expected = expected => Came::Expected(expected),
+    }
+}
+
 impl Ear {
     pub(super) fn new() -> Self {
         let stop = CancellationToken::new();

@@ -18,6 +18,7 @@ use crate::backend::mcp::call::Step;
 use crate::backend::mcp::probe;
 use crate::backend::mcp::request;
 use crate::backend::mcp::response::Reader;
+use crate::backend::mcp::response::UNEXPLAINED;
 use crate::backend::mcp::upstream::Upstream;
 use crate::exchange::Frame;
 
@@ -79,19 +80,19 @@ impl Flight {
                 self.stage = Stage::Read(reader);
                 Ok(Heard::Nothing)
             }
-            Err(error) => Err(self.failed(status, error)),
+            Err(error) => Err(match probe::contradicts(status, None, self.id) {
+                Some(untouched) => astray(untouched, Err(error)),
+                None => error.into(),
+            }),
         }
     }
 
     async fn read(&mut self, mut reader: Reader, clocks: &Clocks) -> Result<Heard, Step> {
-        let message = match clocks.race(reader.message()).await.map_err(late)? {
-            Ok(message) => message,
-            Err(error) => return Err(self.failed(reader.status(), error)),
-        };
-        let heard = self.judge.hear(&message);
-        if let Some(untouched) = probe::contradicts(reader.status(), Some(&message), self.id) {
-            return Err(astray(untouched, heard));
+        if reader.status() != StatusCode::OK {
+            return self.refused(reader, clocks).await;
         }
+        let message = clocks.race(reader.message()).await.map_err(late)??;
+        let heard = self.judge.hear(&message);
         match &heard {
             Ok(Heard::Final(_)) => reader.finish(),
             Ok(Heard::Nothing | Heard::Progress(_)) => self.stage = Stage::Read(reader),
@@ -100,12 +101,28 @@ impl Flight {
         Ok(heard?)
     }
 
-    /// What an answer without a message comes to.
-    fn failed(&self, status: StatusCode, error: BackendError) -> Step {
-        match probe::contradicts(status, None, self.id) {
-            Some(untouched) => Step::Astray(Astray { untouched, end: Err(error) }),
-            None => error.into(),
+    /// An answer whose status says that the request was refused.
+    async fn refused(&mut self, mut reader: Reader, clocks: &Clocks) -> Result<Heard, Step> {
+        let status = reader.status();
+        let message = match clocks.race(reader.refusal()).await.map_err(late)? {
+            Ok(message) => message,
+            // It may be the answer to what was done.
+            Err(error) if probe::contradicts(status, None, self.id).is_some() => {
+                return Err(astray(false, Err(error)));
+            }
+            Err(error) => return Err(error.into()),
+        };
+        let heard = match &message {
+            Some(message) if message.member("error").is_some() => self.judge.hear(message),
+            _ => Err(BackendError::Invalid(UNEXPLAINED)),
+        };
+        if let Some(untouched) = probe::contradicts(status, message.as_ref(), self.id) {
+            return Err(astray(untouched, heard));
         }
+        if let Ok(Heard::Final(_)) = &heard {
+            reader.finish();
+        }
+        Ok(heard?)
     }
 }
 

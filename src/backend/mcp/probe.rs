@@ -31,6 +31,7 @@ use crate::backend::mcp::upstream::Upstream;
 use crate::model::tenant::BackendEra;
 use crate::protocol::code;
 use crate::protocol::json::Json;
+use crate::protocol::json::Kind;
 use crate::protocol::json::compose::Object;
 use crate::protocol::methods::Method;
 use crate::protocol::version;
@@ -297,14 +298,25 @@ pub(super) fn contradicts(status: StatusCode, message: Option<&Json>, id: u64) -
     }
     match message.and_then(error_code) {
         Some(code::HEADER_MISMATCH | code::MISSING_CAPABILITY) => return None,
-        // The first says that it does not speak our revision; the second is how servers of the handshake
-        // era say that there is no session.
+        // It says that it does not speak our revision, which nobody says who has acted.
         Some(code::UNSUPPORTED_VERSION) => return Some(true),
-        Some(code::NO_SESSION) if status == StatusCode::BAD_REQUEST => return Some(true),
         Some(_) | None => {}
     }
-    let ours =
-        message.and_then(|message| message.member("id")).is_some_and(|own| own.text() == id.to_string());
-    let nowhere = status == StatusCode::NOT_FOUND || status == StatusCode::METHOD_NOT_ALLOWED;
-    (!ours).then_some(nowhere)
+    let answers = message.is_some_and(|message| answers(message, id));
+    match (status, message.and_then(error_code)) {
+        // How servers of the handshake era say that there is no session; under our id, it may as well be
+        // what the request came to.
+        (StatusCode::BAD_REQUEST, Some(code::NO_SESSION)) => Some(!answers),
+        _ if answers => None,
+        (StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED, _) => Some(true),
+        _ => Some(false),
+    }
+}
+
+/// Whether a message answers the request `id`, whatever its HTTP status: then the request may have been
+/// acted on. What says that it was not is without an id, or has one of its server's own.
+pub(in crate::backend) fn answers(message: &Json, id: u64) -> bool {
+    let ours = |own: Json| own.text().trim_matches('"') == id.to_string();
+    // No server refuses with several messages; one of them may be ours.
+    message.kind() == Kind::Array || message.member("id").is_some_and(ours)
 }

@@ -122,7 +122,24 @@ impl Reader {
             Form::Events(..) => self.event().await?,
             Form::Spent => return Err(BackendError::Invalid("its answer has no response in it")),
         };
-        let message = Json::parse(text, self.max_depth).map_err(|error| {
+        let message = self.parse(text)?;
+        if self.status != StatusCode::OK && message.member("error").is_none() {
+            return Err(BackendError::Invalid(UNEXPLAINED));
+        }
+        Ok(message)
+    }
+
+    /// What an answer with another status than 200 says, whatever that is; `None` if nothing.
+    ///
+    /// # Cancel safety
+    /// As [`Reader::message`].
+    pub(in crate::backend) async fn refusal(&mut self) -> Result<Option<Json>, BackendError> {
+        let text = self.whole().await?;
+        if text.is_empty() { Ok(None) } else { self.parse(text).map(Some) }
+    }
+
+    fn parse(&self, text: Bytes) -> Result<Json, BackendError> {
+        Json::parse(text, self.max_depth).map_err(|error| {
             BackendError::Invalid(match error {
                 JsonError::Depth(_) => "its answer is nested too deep",
                 JsonError::DuplicateKey => "its answer has an object with the same key twice",
@@ -130,11 +147,7 @@ impl Reader {
                     "its answer is not JSON"
                 }
             })
-        })?;
-        if self.status != StatusCode::OK && message.member("error").is_none() {
-            return Err(BackendError::Invalid("its HTTP status is an error without a JSON-RPC error"));
-        }
-        Ok(message)
+        })
     }
 
     /// Takes the end of the body if it is there already: only a connection whose answer was read to
@@ -203,6 +216,9 @@ impl Drop for Reader {
         }
     }
 }
+
+/// What is wrong with a status that says less than a message should.
+pub(in crate::backend) const UNEXPLAINED: &str = "its HTTP status is an error without a JSON-RPC error";
 
 const TOO_LARGE: &str = "its answer is larger than is taken";
 

@@ -261,9 +261,13 @@ async fn no_other_refusal_is_taken_for_a_lost_session() {
         (Behaviour::Error(500, r#"{"code":-32000,"message":"m"}"#.into()), 1, 1),
         // Refused without an answer: not sent again, but the next one begins anew.
         (Behaviour::Raw(plain.into()), 1, 2),
+        // It may have meant its session: the next one begins anew, and nothing is sent again.
+        (Behaviour::Error(404, r#"{"code":-32001,"message":"m"}"#.into()), 1, 2),
+        (Behaviour::Error(400, r#"{"code":-32000,"message":"m"}"#.into()), 1, 2),
+        (Behaviour::Error(404, r#"{"code":-32601,"message":"m"}"#.into()), 1, 1),
         // The second time it is an error.
-        (Behaviour::Error(404, r#"{"code":-32001,"message":"m"}"#.into()), 2, 3),
-        (Behaviour::Error(400, r#"{"code":-32000,"message":"m"}"#.into()), 2, 3),
+        (refusal(404, "null", -32001), 2, 3),
+        (refusal(400, "null", -32000), 2, 3),
     ] {
         let upstream = server(Handshake::default()).await;
         let backend = backend(&upstream);
@@ -274,6 +278,66 @@ async fn no_other_refusal_is_taken_for_a_lost_session() {
         upstream.behave("echo", Behaviour::Echo);
         result(&backend, call("echo")).await;
         assert_eq!(upstream.count("initialize"), next, "{behaviour:?}");
+    }
+}
+
+/// A JSON-RPC error under this id, as text.
+fn refusal(status: u16, id: &str, code: i64) -> Behaviour {
+    let error = format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":{code},"message":"theirs"}}}}"#);
+    Behaviour::Raw(format!("HTTP/1.1 {status} No\r\nContent-Type: application/json\r\n\r\n{error}"))
+}
+
+#[tokio::test]
+async fn what_answers_a_call_is_its_answer_and_nothing_is_done_twice() {
+    let json = |body: &str| {
+        Behaviour::Raw(format!("HTTP/1.1 404 No\r\nContent-Type: application/json\r\n\r\n{body}"))
+    };
+    for (behaviour, said) in [
+        (refusal(400, "$ID", -32000), "theirs"),
+        (refusal(404, "$ID", -32000), "theirs"),
+        (refusal(404, "$ID", -32001), "theirs"),
+        (refusal(404, "$ID", -32600), "theirs"),
+        (refusal(404, "\"$ID\"", -32001), "another id"),
+        (json(r#"{"jsonrpc":"2.0","id":$ID,"result":{}}"#), "HTTP status"),
+        (json(r#"[{"jsonrpc":"2.0","id":$ID,"error":{"code":-32001,"message":"m"}}]"#), "HTTP status"),
+        (json(r#"{"jsonrpc":"2.0","id":$ID,"error":{"code":-32001,"#), "not JSON"),
+    ] {
+        for mode in [Handshake::default(), Handshake { revision: "2025-03-26", ..Handshake::default() }] {
+            let upstream = server(mode).await;
+            let backend = backend(&upstream);
+            upstream.behave("echo", behaviour.clone());
+            let (_, end) = run(&backend, call("echo")).await;
+            assert!(format!("{end:?}").contains(said), "{behaviour:?}: {end:?}");
+            assert_eq!(upstream.count("tools/call"), 1, "{behaviour:?}");
+            upstream.behave("echo", Behaviour::Echo);
+            result(&backend, call("echo")).await;
+            assert_eq!(upstream.count("initialize"), 2, "{behaviour:?}: it may have meant its session");
+        }
+    }
+    let head = "HTTP/1.1 404 No\r\n";
+    for behaviour in [
+        refusal(404, "null", -32001),
+        refusal(400, "null", -32000),
+        refusal(404, "\"server-error\"", -32600),
+        json(r#"{"jsonrpc":"2.0","error":{"code":-32000,"message":"m"}}"#),
+        json(r#"{"detail":"Not Found"}"#),
+        json(""),
+        Behaviour::Raw(format!("{head}Content-Length: 0\r\n\r\n")),
+        Behaviour::Raw(format!("{head}\r\nNot Found: Session not found")),
+    ] {
+        let upstream = server(Handshake::default()).await;
+        let backend = backend(&upstream);
+        upstream.behave("echo", Behaviour::Once(Box::new(behaviour.clone())));
+        result(&backend, call("echo")).await;
+        assert_eq!(upstream.count("initialize"), 2, "{behaviour:?}");
+    }
+    // What is only read is asked again, so that who repeats our id is found again.
+    for behaviour in [refusal(400, "$ID", -32000), refusal(404, "$ID", -32001)] {
+        let upstream = server(Handshake::default()).await;
+        let backend = backend(&upstream);
+        upstream.behave("tools/list", Behaviour::Once(Box::new(behaviour)));
+        assert_eq!(backend.list().await.unwrap().tools.entries().len(), 1);
+        assert_eq!(upstream.count("initialize"), 2);
     }
 }
 
