@@ -11,6 +11,7 @@ mod credential;
 pub mod demo;
 mod legacy;
 pub mod mcp;
+mod meter;
 
 use std::future::Future;
 use std::sync::Arc;

@@ -132,7 +132,8 @@ impl Flight {
                 Stage::Over => Err(BackendError::Invalid("its answer is over").into()),
             };
             match heard {
-                Ok(Heard::Nothing) => {}
+                // Much that means nothing may have come at once.
+                Ok(Heard::Nothing) => tokio::task::consume_budget().await,
                 Ok(Heard::Progress(message)) => {
                     clocks.progressed();
                     return Step::Frame(Frame::Progress(message));
@@ -188,7 +189,7 @@ impl Flight {
         };
         let response = response.inspect_err(|_| self.pool.backoff().doubt())?;
         let status = response.status();
-        match Reader::open(response, self.pool.limits(), self.depth) {
+        match Reader::open(response, self.pool.limits().upstream_bytes, self.depth) {
             Ok(reader) => {
                 // Who answers so has taken it, and it is not sent again.
                 if status == StatusCode::OK {
@@ -211,7 +212,9 @@ impl Flight {
         if status != StatusCode::OK {
             return self.refused(clocks).await;
         }
-        let message = match sent.waiting.pop_front() {
+        let batched = sent.waiting.pop_front();
+        let may_batch = batched.is_none() && sent.lease.session().revision().has_batches();
+        let message = match batched {
             Some(message) => Ok(message),
             None => {
                 let came = clocks.race(either(sent.hearing.as_mut(), reader.message())).await;
@@ -231,8 +234,12 @@ impl Flight {
             }
         };
         // spec: 2025-03-26 basic/index, Batching
-        if message.kind() == Kind::Array && sent.lease.session().revision().has_batches() {
-            sent.waiting.extend(message.elements());
+        if message.kind() == Kind::Array && may_batch {
+            let most = self.pool.limits().upstream_batch;
+            sent.waiting.extend(message.elements().take(most + 1));
+            if sent.waiting.len() > most {
+                return Err(BackendError::Invalid("it sent too many messages at once").into());
+            }
             return Ok(Heard::Nothing);
         }
         if let (Some(method), Some(id)) = (message.member("method"), message.member("id")) {

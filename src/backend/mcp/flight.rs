@@ -61,7 +61,8 @@ impl Flight {
                 Stage::Over => Err(BackendError::Invalid("its answer is over").into()),
             };
             match heard {
-                Ok(Heard::Nothing) => {}
+                // Much that means nothing may have come at once.
+                Ok(Heard::Nothing) => tokio::task::consume_budget().await,
                 Ok(Heard::Progress(message)) => {
                     clocks.progressed();
                     return Step::Frame(Frame::Progress(message));
@@ -75,7 +76,7 @@ impl Flight {
     async fn send(&mut self, request: Request<Full<Bytes>>, clocks: &Clocks) -> Result<Heard, Step> {
         let response = clocks.race(self.upstream.send(request)).await.map_err(late)??;
         let status = response.status();
-        match Reader::open(response, &self.upstream.limits, self.depth) {
+        match Reader::open(response, self.upstream.limits.upstream_bytes, self.depth) {
             Ok(reader) => {
                 self.stage = Stage::Read(reader);
                 Ok(Heard::Nothing)

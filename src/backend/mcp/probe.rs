@@ -212,7 +212,7 @@ impl Probe {
         let request = request::own(upstream, upstream.mint_id(), Method::Discover, &params)?;
         let response = upstream.send(request).await?;
         let evident = is_evidence(response.status());
-        let mut reader = match Reader::open(response, limits, limits.json_depth) {
+        let mut reader = match Reader::open(response, limits.upstream_bytes, limits.json_depth) {
             Ok(reader) => reader,
             Err(_) if evident => return Ok(Sign::Unlike),
             Err(error) => return Err(error),

@@ -398,6 +398,45 @@ async fn what_comes_before_the_answer_is_dropped_or_relayed() {
 }
 
 #[tokio::test]
+async fn one_array_has_so_many_messages_and_no_arrays() {
+    let upstream = server(Handshake { revision: "2025-03-26", ..Handshake::default() }).await;
+    let backend = backend_of(config(&upstream), Limits { upstream_batch: 8, ..limits() });
+    let log = r#"{"jsonrpc":"2.0","method":"notifications/message"}"#;
+    let array = |messages: usize| format!("[{}]", vec![log; messages].join(","));
+    for (event, expected) in [
+        (array(8), ""),
+        (array(9), "too many messages"),
+        (format!("[{}]", "0,".repeat(200_000) + "0"), "too many messages"),
+        (format!("[{}]", array(1)), "JSON object"),
+    ] {
+        upstream.behave("echo", Behaviour::Events(vec![event]));
+        match run(&backend, call("echo")).await.1 {
+            Ok(_) => assert_eq!(expected, ""),
+            Err(error) => assert!(!expected.is_empty() && error.to_string().contains(expected), "{error}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_is_said_of_a_session_at_its_opening_has_a_bound() {
+    for (behaviour, size) in [(Behaviour::Echo, 16 << 10), (Behaviour::EchoSse, 16 << 10)] {
+        let upstream = server(Handshake::default()).await;
+        upstream.behave("initialize", behaviour);
+        let backend = backend_of(config(&upstream), Limits { initialize_bytes: size, ..limits() });
+        upstream.instructions(&"x".repeat(size));
+        let error = run(&backend, call("echo")).await.1.unwrap_err();
+        assert!(error.to_string().contains("larger than is taken"), "{error}");
+        upstream.instructions(&"x".repeat(size / 2));
+        eventually(|| upstream.sessions().len() == 1).await;
+        let mut end = run(&backend, call("echo")).await.1;
+        while end.is_err() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+            end = run(&backend, call("echo")).await.1;
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_server_may_give_a_request_up() {
     let upstream = server(Handshake::default()).await;
     let cancels = |id: &str| {
