@@ -74,6 +74,7 @@ limits! {
     open_pause: duration 1, HOUR;
     open_pause_most: duration 1, HOUR;
     upstream_sessions: count 1, 100_000;
+    all_upstream_sessions: count 4, 10_000_000;
     upstream_session_idle: duration 10, 24 * HOUR;
     listen_time: duration 1, 60 * SECOND;
     listen_event_bytes: size KIB, 64 * MIB;

@@ -87,6 +87,8 @@ pub struct Limits {
     pub open_pause_most: Duration,
     /// Most sessions with one backend of the handshake era.
     pub upstream_sessions: usize,
+    /// Most sessions of callers with all backends together; a tenant's, a quarter of them.
+    pub all_upstream_sessions: usize,
     /// How long a session is kept that nobody uses.
     pub upstream_session_idle: Duration,
     /// How long a call that wants progress waits until its session's GET stream is open.
@@ -190,6 +192,7 @@ impl Default for Limits {
             open_pause: Duration::from_millis(250),
             open_pause_most: seconds(30),
             upstream_sessions: 1_000,
+            all_upstream_sessions: 16_000,
             upstream_session_idle: seconds(600),
             listen_time: seconds(1),
             listen_event_bytes: 64 << 10,

@@ -603,6 +603,35 @@ async fn sessions_end_with_their_tenant_and_with_its_configuration() {
 }
 
 #[tokio::test]
+async fn an_earlier_configuration_holds_no_shutdown_up() {
+    let (old, other) = (server(Handshake::default()).await, Upstream::start().await);
+    let home = tempfile::tempdir().unwrap();
+    let file = home.path().join("tenants.yaml");
+    let acme = format!(r#"tenants: {{acme: {{backends: {{old: {{kind: mcp, url: "{}"}}}}}}}}"#, old.url());
+    std::fs::write(&file, acme).unwrap();
+    let notice_time = Duration::from_millis(400);
+    let gw = Gateway::start_with(&globex(&other), |settings| {
+        settings.tenants = Some(file.clone());
+        settings.limits.notice_time = notice_time;
+    })
+    .await;
+    let alice = gw.caller("acme", "alice", "");
+    alice.tools().await;
+    old.behave("echo", Behaviour::Hang);
+    let goes_on = alice.open("old_echo", "").await;
+    eventually("the call is there", async || sent(&old, "echo") == 1).await;
+    std::fs::write(&file, "tenants: {}").unwrap();
+    gw.app.tenants.reload();
+    eventually("the gateway's session ends", async || ended(&old) == 1).await;
+    let began = Instant::now();
+    gw.app.catalogs.shutdown().await;
+    assert!(began.elapsed() < notice_time * 2, "{:?}", began.elapsed());
+    eventually("alice's session ends", async || ended(&old) == 2).await;
+    drop(goes_on);
+    gw.stop().await;
+}
+
+#[tokio::test]
 async fn a_server_that_changes_its_era_is_served_on() {
     let old = server(Handshake::default()).await;
     let (gw, alice) = before(&old).await;

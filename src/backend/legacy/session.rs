@@ -267,10 +267,10 @@ fn session_id(headers: &HeaderMap) -> Result<Option<HeaderValue>, &'static str> 
         Single::Many => return Err("it gives a session more than one id"),
     };
     let visible = id.as_bytes().iter().all(|byte| (0x21..=0x7e).contains(byte));
-    if !visible || id.is_empty() || id.len() > ID_BYTES {
-        return Err("the id that it gives a session is not 1 to 1024 visible ASCII characters");
-    }
-    let mut id = id.clone();
+    let fits = visible && !id.is_empty() && id.len() <= ID_BYTES;
+    // Copied: what is received is part of the whole head, which is not kept with it.
+    let copied = if fits { HeaderValue::from_bytes(id.as_bytes()).ok() } else { None };
+    let mut id = copied.ok_or("the id that it gives a session is not 1 to 1024 visible ASCII characters")?;
     // Who knows it is in the session.
     id.set_sensitive(true);
     Ok(Some(id))

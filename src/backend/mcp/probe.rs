@@ -129,6 +129,14 @@ impl Probe {
 
     /// Joins the probe that is going on, or begins one. It does not end with who began it.
     fn join(self: &Arc<Self>) -> Learning {
+        let probe = self.clone();
+        self.join_with(async move { probe.learn().await })
+    }
+
+    fn join_with(
+        self: &Arc<Self>,
+        learning: impl Future<Output = Result<Era, BackendError>> + Send + 'static,
+    ) -> Learning {
         let mut going_on = self.going_on();
         if let Some(running) = &*going_on {
             return running.clone();
@@ -136,12 +144,12 @@ impl Probe {
         let (tell, told) = oneshot::channel();
         let probe = self.clone();
         self.upstream.around.background(async move {
-            let stop = &probe.upstream.around.stop;
-            let found = stop.run_until_cancelled(probe.learn()).await.unwrap_or(Err(STOPPED));
-            *probe.going_on() = None;
-            let _ = tell.send(found);
+            let going_on = GoingOn(&probe);
+            let found = probe.upstream.around.stop.run_until_cancelled(learning).await;
+            drop(going_on);
+            let _ = tell.send(found.unwrap_or(Err(STOPPED)));
         });
-        let joined = told.map(|found| found.unwrap_or(Err(STOPPED))).boxed().shared();
+        let joined = told.map(|found| found.unwrap_or(Err(GIVEN_UP))).boxed().shared();
         *going_on = Some(joined.clone());
         joined
     }
@@ -235,6 +243,18 @@ impl Probe {
     }
 }
 
+/// The probe that is going on. Whatever becomes of it, nobody waits for it after that.
+struct GoingOn<'p>(&'p Probe);
+
+impl Drop for GoingOn<'_> {
+    fn drop(&mut self) {
+        *self.0.going_on() = None;
+    }
+}
+
+/// For who waits for a probe whose task has died.
+const GIVEN_UP: BackendError = BackendError::NotOpened("telling which revisions it speaks was given up");
+
 const STOPPED: BackendError = BackendError::NotOpened("this gateway is about to end");
 
 fn stored(era: Era) -> u8 {
@@ -245,14 +265,17 @@ fn stored(era: Era) -> u8 {
 }
 
 /// Whether an answer with this status says anything about what its server speaks. A refused
-/// credential, a redirect, a full or a failing server says nothing.
+/// credential, a redirect, a full or a failing server, and one that finds a request too large, say nothing.
 pub(in crate::backend) fn is_evidence(status: StatusCode) -> bool {
     let elsewhere = [
         StatusCode::UNAUTHORIZED,
         StatusCode::FORBIDDEN,
         StatusCode::PROXY_AUTHENTICATION_REQUIRED,
         StatusCode::REQUEST_TIMEOUT,
+        StatusCode::PAYLOAD_TOO_LARGE,
+        StatusCode::URI_TOO_LONG,
         StatusCode::TOO_MANY_REQUESTS,
+        StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
     ];
     !(status.is_server_error() || status.is_redirection() || elsewhere.contains(&status))
 }
@@ -319,4 +342,31 @@ pub(in crate::backend) fn answers(message: &Json, id: u64) -> bool {
     let ours = |own: Json| own.text().trim_matches('"') == id.to_string();
     // No server refuses with several messages; one of them may be ours.
     message.kind() == Kind::Array || message.member("id").is_some_and(ours)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::Era;
+    use super::Probe;
+    use crate::backend::BackendError;
+    use crate::backend::legacy::pool::Pool;
+    use crate::backend::mcp::tests::way;
+    use crate::model::tenant::BackendEra;
+
+    #[tokio::test]
+    async fn a_probe_that_dies_is_told_to_who_waits_and_the_next_one_begins() {
+        let upstream = way("http://127.0.0.1:9/");
+        let pool = Arc::new(Pool::new(upstream.clone()));
+        let probe = Arc::new(Probe::new(BackendEra::Auto, upstream, pool));
+        let first = probe.join_with(async { panic!("on purpose") });
+        let second = probe.join_with(async { Ok(Era::Modern) });
+        for waits in [first, second] {
+            let error = waits.await.unwrap_err();
+            assert!(matches!(error, BackendError::NotOpened(reason) if reason.contains("given up")));
+        }
+        assert_eq!(probe.join_with(async { Ok(Era::Handshake) }).await.unwrap(), Era::Handshake);
+        assert!(probe.going_on().is_none());
+    }
 }

@@ -619,6 +619,65 @@ async fn sessions_end_with_their_backend_but_not_under_a_call() {
 }
 
 #[tokio::test]
+async fn all_backends_together_have_so_many_sessions() {
+    let (one, other) = (server(Handshake::default()).await, server(Handshake::default()).await);
+    // A tenant has a quarter of them.
+    let around = super::around(Limits { all_upstream_sessions: 12, ..limits() });
+    let [first, second] = [&one, &other].map(|upstream| super::backend_in(config(upstream), around.clone()));
+    first.list().await.unwrap();
+    for subject in ["a", "b"] {
+        result(&first, call_of(subject)).await;
+    }
+    result(&second, call_of("a")).await;
+    // The gateway's own do not count, and its lists go on when there is no seat.
+    second.list().await.unwrap();
+    result(&first, call_of("c")).await;
+    eventually(|| ended(&one) == 1).await;
+    assert!(one.sessions()[1].ended, "a was not used for longest");
+    other.behave("echo", Behaviour::Hang);
+    let busy = tokio::spawn(super::end_of(second.call(call_of("a")).await.unwrap()));
+    eventually(|| other.count("tools/call") == 2).await;
+    let error = run(&second, call_of("b")).await.1.unwrap_err();
+    assert!(matches!(error, BackendError::Busy), "{error:?}");
+    // A seat comes back with the end of its session.
+    first.shutdown().await;
+    other.behave("echo", Behaviour::Echo);
+    for subject in ["b", "c"] {
+        result(&second, call_of(subject)).await;
+    }
+    assert_eq!((ended(&one), ended(&other)), (4, 0));
+    busy.abort();
+}
+
+#[tokio::test]
+async fn a_retired_backend_ends_with_the_process_whatever_is_in_use() {
+    let upstream = server(Handshake { listen: 200, ..Handshake::default() }).await;
+    let notice_time = Duration::from_millis(300);
+    for is_deaf in [false, true] {
+        let around = super::around(Limits { notice_time, ..limits() });
+        let backend = super::backend_in(config(&upstream), around.clone());
+        result(&backend, call_with_progress("echo")).await;
+        upstream.behave("echo", Behaviour::Hang);
+        let frames = backend.call(call_with_progress("echo")).await.unwrap();
+        let busy = tokio::spawn(super::end_of(frames));
+        let number = upstream.sessions().len();
+        eventually(|| calls(&upstream, number).len() == 2).await;
+        drop(backend);
+        upstream.always(is_deaf.then_some(Behaviour::Hang));
+        // The process ends, and nobody knows the backend any more.
+        let began = tokio::time::Instant::now();
+        around.stop.cancel();
+        around.tasks.close();
+        let over = tokio::time::timeout(notice_time * 10, around.tasks.wait()).await;
+        assert!(over.is_ok() && began.elapsed() < notice_time * 2, "{:?}", began.elapsed());
+        assert_eq!(upstream.sessions()[number - 1].ended, !is_deaf);
+        assert!(!busy.is_finished(), "the call is not ours to end");
+        busy.abort();
+        upstream.always(None).behave("echo", Behaviour::Echo);
+    }
+}
+
+#[tokio::test]
 async fn a_shutdown_ends_all_sessions_in_its_time() {
     let upstream = server(Handshake::default()).await;
     let notice_time = Duration::from_millis(300);
