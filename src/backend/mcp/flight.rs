@@ -21,6 +21,7 @@ use crate::backend::mcp::response::Reader;
 use crate::backend::mcp::response::UNEXPLAINED;
 use crate::backend::mcp::upstream::Upstream;
 use crate::exchange::Frame;
+use crate::protocol::json::Json;
 
 /// A request from its sending to its end. Dropping it closes the connection.
 ///
@@ -28,6 +29,8 @@ use crate::exchange::Frame;
 pub(super) struct Flight {
     upstream: Arc<Upstream>,
     id: u64,
+    /// Whether it is a caller's, who has a say in it.
+    is_callers: bool,
     judge: Judge,
     /// How deep its answer may be nested.
     depth: usize,
@@ -49,7 +52,8 @@ impl Flight {
             Question::Own(method, params) => (request::own(upstream, id, *method, params)?, None),
         };
         let (judge, depth) = (Judge::new(id, token), question.depth(&upstream.limits));
-        Ok(Self { upstream: upstream.clone(), id, judge, depth, stage: Stage::Send(request) })
+        let is_callers = matches!(question, Question::Caller(_));
+        Ok(Self { upstream: upstream.clone(), id, is_callers, judge, depth, stage: Stage::Send(request) })
     }
 
     /// What comes next.
@@ -81,7 +85,7 @@ impl Flight {
                 self.stage = Stage::Read(reader);
                 Ok(Heard::Nothing)
             }
-            Err(error) => Err(match probe::contradicts(status, None, self.id) {
+            Err(error) => Err(match self.contradicts(status, None) {
                 Some(untouched) => astray(untouched, Err(error)),
                 None => error.into(),
             }),
@@ -102,13 +106,23 @@ impl Flight {
         Ok(heard?)
     }
 
+    /// What [`probe::contradicts`] says, but for a caller's request that cannot be processed: that is how
+    /// some servers of the handshake era refuse what opens no session, and how a modern one may find
+    /// arguments wrong.
+    fn contradicts(&self, status: StatusCode, message: Option<&Json>) -> Option<bool> {
+        match self.is_callers && status == StatusCode::UNPROCESSABLE_ENTITY {
+            true => None,
+            false => probe::contradicts(status, message, self.id),
+        }
+    }
+
     /// An answer whose status says that the request was refused.
     async fn refused(&mut self, mut reader: Reader, clocks: &Clocks) -> Result<Heard, Step> {
         let status = reader.status();
         let message = match clocks.race(reader.refusal()).await.map_err(late)? {
             Ok(message) => message,
             // It may be the answer to what was done.
-            Err(error) if probe::contradicts(status, None, self.id).is_some() => {
+            Err(error) if self.contradicts(status, None).is_some() => {
                 return Err(astray(false, Err(error)));
             }
             Err(error) => return Err(error.into()),
@@ -117,7 +131,7 @@ impl Flight {
             Some(message) if message.member("error").is_some() => self.judge.hear(message),
             _ => Err(BackendError::Invalid(UNEXPLAINED)),
         };
-        if let Some(untouched) = probe::contradicts(status, message.as_ref(), self.id) {
+        if let Some(untouched) = self.contradicts(status, message.as_ref()) {
             return Err(astray(untouched, heard));
         }
         if let Ok(Heard::Final(_)) = &heard {

@@ -147,7 +147,10 @@ async fn what_is_no_evidence_teaches_nothing() {
     for (behaviour, expected) in [
         (http("401 Who\r\nContent-Length: 0", ""), "Unauthorized"),
         (http("403 No\r\nContent-Length: 0", ""), "Unauthorized"),
+        (http("413 Large\r\nContent-Length: 0", ""), "NotOpened"),
+        (http("414 Long\r\nContent-Length: 0", ""), "NotOpened"),
         (http("429 Slow\r\nContent-Length: 0", ""), "NotOpened"),
+        (http("431 Large\r\nContent-Length: 0", ""), "NotOpened"),
         (http("500 Oops\r\nContent-Type: text/html", "<p>Oops"), "NotOpened"),
         (http("503 Busy\r\nContent-Length: 0", ""), "NotOpened"),
         (error(500, -32603, ""), "NotOpened"),
@@ -320,6 +323,35 @@ async fn an_error_under_the_id_of_a_call_ends_it_in_either_era() {
         assert!(format!("{end:?}").contains(said), "{behaviour:?}: {end:?}");
         assert_eq!(upstream.count("tools/call"), 2, "{behaviour:?}");
         assert_eq!(upstream.count("initialize"), 0, "{behaviour:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_one_caller_sends_makes_no_server_another_one() {
+    for (mode, era) in [(None, Era::Modern), (Some(Handshake::default()), Era::Handshake)] {
+        for status in [413, 414, 422, 429, 431] {
+            let upstream = Upstream::start().await;
+            if let Some(mode) = &mode {
+                upstream.handshake(mode.clone());
+            }
+            let backend = auto(&upstream.url(), quick());
+            result(&backend, call("echo")).await;
+            let plain = format!("HTTP/1.1 {status} No\r\nContent-Type: text/plain\r\n\r\nToo much");
+            let error = format!(
+                "HTTP/1.1 {status} No\r\nContent-Type: application/json\r\n\r\n{}",
+                r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"Request body is too large"}}"#
+            );
+            for answer in [plain, error] {
+                upstream.behave("echo", Behaviour::Once(Box::new(Behaviour::Raw(answer))));
+                assert!(!matches!(run(&backend, call("echo")).await.1, Ok(Outcome::Result(_))));
+                assert_eq!(known(&backend), Some(era), "{status}");
+                result(&backend, call("echo")).await;
+            }
+            // A session in which a request is refused without a word is not used again.
+            let sessions = if status == 422 { 3 } else { 2 };
+            assert_eq!(upstream.sessions().len(), if era == Era::Handshake { sessions } else { 0 });
+            assert_eq!(upstream.count("server/discover"), 1, "{status}");
+        }
     }
 }
 
