@@ -66,6 +66,7 @@ limits! {
     batch_bytes: size KIB, 1024 * MIB;
     upstream_bytes: size KIB, 1024 * MIB;
     upstream_batch: count 1, 10_000;
+    upstream_replies: count 1, 10_000;
     upstream_calls: count 1, 100_000;
     call_time: duration 100, 24 * HOUR;
     connect_time: duration 10, 300 * SECOND;

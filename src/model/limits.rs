@@ -72,6 +72,8 @@ pub struct Limits {
     pub upstream_bytes: usize,
     /// Most messages that a backend may send together, in one array.
     pub upstream_batch: usize,
+    /// Most answers to a backend's own requests that are on their way in one session.
+    pub upstream_replies: usize,
     /// Most calls in flight to one backend.
     pub upstream_calls: usize,
     /// Longest time that any call may take, whatever its backend's clocks say.
@@ -187,6 +189,7 @@ impl Default for Limits {
             batch_bytes: 16 << 20,
             upstream_bytes: 4 << 20,
             upstream_batch: 100,
+            upstream_replies: 64,
             upstream_calls: 512,
             call_time: seconds(600),
             connect_time: seconds(3),

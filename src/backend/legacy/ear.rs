@@ -19,7 +19,6 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::sync::DropGuard;
 
 use crate::backend::BackendError;
-use crate::backend::legacy::request;
 use crate::backend::legacy::session::Session;
 use crate::backend::mcp::request::progress_id;
 use crate::backend::mcp::response::Reader;
@@ -168,10 +167,9 @@ async fn listen(
         Err(_) => Stage::Shut,
     });
     let Ok(Some(mut reader)) = opened else { return };
-    let mut answered = 0;
     while let Ok(message) = reader.message().await {
         let Some(session) = session.upgrade() else { return };
-        session.overhear_all(message, &mut answered).await;
+        session.overhear_all(message).await;
         if session.ear().meter.is_spent() {
             break;
         }
@@ -188,11 +186,11 @@ async fn listen(
 
 impl Session {
     /// Takes what came in one event, as long as the server may say it, and lets others go on meanwhile.
-    async fn overhear_all(self: &Arc<Self>, message: Json, answered: &mut usize) {
+    async fn overhear_all(self: &Arc<Self>, message: Json) {
         let meter = self.ear().meter();
         if !(message.kind() == Kind::Array && self.revision().has_batches()) {
             if meter.message() {
-                self.overhear(&message, answered);
+                self.overhear(&message);
             }
             return;
         }
@@ -203,21 +201,20 @@ impl Session {
             if !meter.message() {
                 return;
             }
-            self.overhear(&message, answered);
+            self.overhear(&message);
             tokio::task::yield_now().await;
         }
     }
 
     /// Takes one message that belongs to no answer. A server's own requests are answered as on the
     /// stream of a call; what no call waits for is dropped.
-    fn overhear(self: &Arc<Self>, message: &Json, answered: &mut usize) {
+    fn overhear(self: &Arc<Self>, message: &Json) {
         let Some(method) = message.member("method").and_then(|method| method.string()) else { return };
         if let Some(id) = message.member("id") {
             let is_id = id.kind() == Kind::String || id.is_integer();
-            *answered += 1;
-            if is_id && id.bytes().len() <= self.upstream().limits.id_bytes && *answered <= request::ANSWERED
-            {
-                self.tell_beside(request::reply(&id, &method), ());
+            if is_id && id.bytes().len() <= self.upstream().limits.id_bytes {
+                // Where the server does not take answers as fast as it asks, some of it goes unheard.
+                self.reply(&id, &method);
             }
             return;
         }

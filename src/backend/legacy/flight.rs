@@ -52,8 +52,6 @@ pub(in crate::backend) struct Flight {
     stage: Stage,
     /// Whether its session was lost and it goes on in another.
     again: bool,
-    /// How many of its server's own requests were answered.
-    answered: usize,
 }
 
 enum Stage {
@@ -113,7 +111,6 @@ impl Flight {
             depth: question.depth(pool.limits()),
             slot,
             again: false,
-            answered: 0,
         }
     }
 
@@ -338,12 +335,12 @@ impl Flight {
         let is_id = id.kind() == Kind::String || id.is_integer();
         let method = method.string_ref().filter(|_| is_id && id.bytes().len() <= self.pool.limits().id_bytes);
         let method = method.ok_or(BackendError::Invalid("it sent a request that is none"))?;
-        self.answered += 1;
-        if self.answered > request::ANSWERED {
-            return Err(BackendError::Invalid("it sent too many requests of its own").into());
+        match sent.lease.session().reply(id, &method) {
+            true => Ok(Heard::Nothing),
+            false => {
+                Err(BackendError::Invalid("it sends requests of its own faster than it takes answers").into())
+            }
         }
-        sent.lease.session().tell_beside(request::reply(id, &method), ());
-        Ok(Heard::Nothing)
     }
 }
 

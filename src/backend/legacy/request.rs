@@ -17,9 +17,6 @@ pub(super) fn capabilities() -> Json {
     Object::new().finish()
 }
 
-/// Most requests of a server's own that are answered on one stream.
-pub(super) const ANSWERED: usize = 64;
-
 /// What keys of `_meta` begin with that mean something in the modern era alone.
 const MODERN_KEYS: &str = "io.modelcontextprotocol/";
 

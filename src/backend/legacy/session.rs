@@ -11,6 +11,7 @@ use http::Request;
 use http::StatusCode;
 use http::header::ACCEPT;
 use http_body_util::Full;
+use tokio::sync::Semaphore;
 
 use crate::backend::BackendError;
 use crate::backend::credential::Identity;
@@ -45,6 +46,8 @@ pub(in crate::backend) struct Session {
     /// What the server said of itself: its `InitializeResult`, where it is kept.
     about: Option<Json>,
     ear: Ear,
+    /// A permit is held for each answer to the server that is on its way.
+    replies: Arc<Semaphore>,
 }
 
 /// Why a session was not opened, and what that says about the server.
@@ -103,7 +106,8 @@ impl Session {
             })
         })?;
         let (about, ear) = (keeps_about.then_some(about), Ear::new(&upstream.limits));
-        let session = Self { upstream: upstream.clone(), identity, id, revision, about, ear };
+        let replies = Arc::new(Semaphore::new(upstream.limits.upstream_replies));
+        let session = Self { upstream: upstream.clone(), identity, id, revision, about, ear, replies };
         // spec: 2025-11-25 basic/lifecycle: nothing but pings before this.
         match session.tell(&request::initialized()).await? {
             StatusCode::ACCEPTED | StatusCode::OK | StatusCode::NO_CONTENT => Ok(session),
@@ -153,6 +157,16 @@ impl Session {
     /// Sends what has no answer, and says how it was taken.
     pub(super) async fn tell(&self, message: &Json) -> Result<StatusCode, BackendError> {
         Ok(self.upstream.send(self.post(message)?).await?.status())
+    }
+
+    /// Answers a request of the server's own; `false` if as many answers are on their way as may be.
+    pub(super) fn reply(self: &Arc<Self>, id: &Json, method: &str) -> bool {
+        let permit = self.replies.clone().try_acquire_owned();
+        let admitted = permit.is_ok();
+        if admitted {
+            self.tell_beside(request::reply(id, method), permit);
+        }
+        admitted
     }
 
     /// Sends `message` beside the requests, and drops `kept` afterwards.
