@@ -66,7 +66,7 @@ pub struct Limits {
     pub batch_messages: usize,
     /// Most messages of one batch that are answered at a time.
     pub batch_calls: usize,
-    /// Most bytes of the answers to one batch.
+    /// Most bytes of the answers to one batch, errors included.
     pub batch_bytes: usize,
     /// Longest answer, or one SSE event, of a backend.
     pub upstream_bytes: usize,
@@ -76,7 +76,7 @@ pub struct Limits {
     pub upstream_replies: usize,
     /// Most calls in flight to one backend.
     pub upstream_calls: usize,
-    /// Longest time that any call may take, whatever its backend's clocks say.
+    /// Longest time that any call may take, whatever its backend's clocks say; all of a batch together.
     pub call_time: Duration,
     /// Time to connect to a backend.
     pub connect_time: Duration,
@@ -148,7 +148,7 @@ pub struct Limits {
     pub keys_cooldown: Duration,
     /// How long a draining process keeps accepting.
     pub drain_accept: Duration,
-    /// When a draining process exits at the latest.
+    /// When a draining process cuts what still goes on; it exits `notice_time` later at the latest.
     pub drain_total: Duration,
 }
 

@@ -1,14 +1,19 @@
-//! The end of the process: nobody waits for calls whose clients have left.
+//! The end of the process: nobody waits for calls whose clients have left, and what it knew of ended
+//! sessions ends with it.
 
 use std::future::pending;
 use std::time::Duration;
 
+use fondaco::config::keys::RingKey;
+use fondaco::model::clock::Clock;
 use serde_json::json;
 use tokio::time::Instant;
 
 use super::DEMO;
 use super::Served;
+use crate::harness::gateway::Caller;
 use crate::harness::gateway::Gateway;
+use crate::harness::issuer::Issuer;
 use crate::harness::session::Session;
 use crate::harness::session::request;
 use crate::harness::upstream::Behaviour;
@@ -69,4 +74,33 @@ async fn what_does_not_end_is_left() {
     gw.leave().await;
     let took = started.elapsed();
     assert!(took >= total + notice && took < total + notice + SLACK, "{took:?}");
+}
+
+// docs/compatibility.md, Sessions of clients: what an operator has to know of a DELETE.
+#[tokio::test]
+async fn a_session_that_was_ended_opens_at_another_replica() {
+    let issuer = Issuer::start("").await;
+    let shared = format!("{{issuer: \"{}\"", issuer.url());
+    let tenants = format!(
+        "issuers: [{shared}, tenant_claim: tenant}}]\ntenants: {{acme: {{issuers: [{}}}]}}}}",
+        shared.replace("issuer", "shared")
+    );
+    // "a key of a test and not a secret"
+    let key = RingKey::parse("YSBrZXkgb2YgYSB0ZXN0IGFuZCBub3QgYSBzZWNyZXQ").unwrap();
+    let replica = async || {
+        let gw = Gateway::start_with(&tenants, |settings| settings.keys.ring = vec![key.clone()]).await;
+        let token = issuer.token(&format!("http://{}/t/acme/mcp", gw.addr), Clock::default().now());
+        let alice = Caller { addr: gw.addr, path: "/t/acme/mcp".to_owned(), token };
+        (gw, alice)
+    };
+    let ((one, alice), (other, there)) = (replica().await, replica().await);
+    let session = Session::open(&alice, "2025-11-25").await;
+    assert_eq!(session.end().await.status, 204);
+    assert_eq!(session.rpc("ping", json!({})).await.status, 404);
+    let elsewhere = Session { caller: there, ..session };
+    assert_eq!(elsewhere.rpc("ping", json!({})).await.result(), json!({}));
+    assert_eq!(elsewhere.end().await.status, 204);
+    assert_eq!(elsewhere.rpc("ping", json!({})).await.status, 404);
+    one.stop().await;
+    other.stop().await;
 }
