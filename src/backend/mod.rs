@@ -11,6 +11,8 @@ mod credential;
 pub mod demo;
 mod legacy;
 pub mod mcp;
+mod meter;
+pub mod seats;
 
 use std::future::Future;
 use std::sync::Arc;
@@ -23,6 +25,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::backend::clock::Clock;
+use crate::backend::seats::Seats;
 use crate::egress::Egress;
 use crate::egress::error::EgressError;
 use crate::exchange::Frames;
@@ -46,6 +49,8 @@ pub struct Surroundings {
     pub limits: Arc<Limits>,
     /// What is counted.
     pub metrics: Arc<Metrics>,
+    /// The sessions that there may be with all of them together.
+    pub seats: Arc<Seats>,
     /// What goes on when nobody waits for it: beginning sessions, telling that they have ended.
     pub tasks: TaskTracker,
     /// Cancelled when the process ends.

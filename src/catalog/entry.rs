@@ -5,11 +5,14 @@ use std::sync::Arc;
 
 use crate::backend::Backend;
 use crate::catalog::template::Pattern;
+use crate::catalog::template::Steps;
 use crate::catalog::uris;
 use crate::model::name::BackendName;
 use crate::model::scope::Scopes;
 use crate::model::tenant;
 use crate::model::tenant::ObjectKind;
+use crate::model::uri;
+use crate::model::uri::Reading;
 use crate::policy::Target;
 use crate::policy::scope;
 use crate::protocol::json::Json;
@@ -97,6 +100,32 @@ pub struct Template {
     pub entry: Arc<Entry>,
     /// The own URIs that it may become.
     pub pattern: Pattern,
+    /// The same in both readings of a URI, in the order of [`Reading::ALL`]. `None` where the template is
+    /// not plain: then it may have made anything.
+    readings: Option<[Pattern; 2]>,
+}
+
+impl Template {
+    /// A template of this entry.
+    pub fn new(entry: Arc<Entry>, pattern: Pattern) -> Self {
+        let readings = uri::is_plain(&pattern.example())
+            .then(|| Reading::ALL.map(|reading| pattern.map(|literal| reading.of(literal))));
+        Self { entry, pattern, readings }
+    }
+
+    /// Whether it may have become a URI of these forms, which are those of each of [`Reading::ALL`];
+    /// `None` if that took too many steps.
+    pub fn may_have_made(&self, forms: &[Vec<String>; 2], steps: &mut Steps) -> Option<bool> {
+        let Some(readings) = &self.readings else { return Some(true) };
+        for (pattern, forms) in readings.iter().zip(forms) {
+            for form in forms {
+                if pattern.matches(form, steps)? {
+                    return Some(true);
+                }
+            }
+        }
+        Some(false)
+    }
 }
 
 /// Something of the catalog that has an entry.

@@ -14,6 +14,7 @@ use crate::catalog::entry::Prompt;
 use crate::catalog::entry::Remark;
 use crate::catalog::entry::Template;
 use crate::catalog::table::Table;
+use crate::catalog::template::Steps;
 use crate::catalog::text;
 use crate::catalog::tool::Tool;
 use crate::catalog::uris;
@@ -26,6 +27,8 @@ use crate::model::scope::Scopes;
 use crate::model::tenant;
 use crate::model::tenant::Tenant;
 use crate::model::tenant::Uris;
+use crate::model::uri;
+use crate::model::uri::Reading;
 use crate::policy::scope;
 use crate::protocol::methods::List;
 
@@ -133,26 +136,34 @@ impl Snapshot {
 
     /// The resource that a URI names, whoever may see it: of the backend that it begins with, listed or
     /// not; else of the backend that lists it; else of the one whose template may have made it, the
-    /// most specific template first; else of the only backend that keeps its URIs.
+    /// most specific template first; else of the only backend that keeps its URIs. Nobody has a URI that
+    /// no list shows and that takes too long to look up, or that is not plain where scopes hang on it.
     ///
     /// spec: server/resources, Reading Resources
     pub fn resource(&self, public: &str) -> Option<Arc<Entry>> {
         if let Some((home, own)) = self.prefixed(public) {
             uris::check(own, self.uri_bytes).ok()?;
             let listed = self.resources.find(public).cloned();
-            return listed.or_else(|| Some(self.unlisted(home?, public, own)));
+            return listed.or_else(|| self.unlisted(home?, public, own, &mut Steps::default()));
         }
         uris::check(public, self.uri_bytes).ok()?;
         if let Some(listed) = self.resources.find(public) {
             return Some(listed.clone());
         }
-        let made = self.kept_templates().find(|template| template.pattern.matches(public));
+        let mut steps = Steps::default();
+        let mut made = None;
+        for template in self.kept_templates() {
+            if template.pattern.matches(public, &mut steps)? {
+                made = Some(template);
+                break;
+            }
+        }
         let mut keeping = self.homes.iter().filter(|home| home.config.uris == Uris::Keep);
         let home = match made {
             Some(template) => &template.entry.home,
             None => keeping.next().filter(|_| keeping.next().is_none())?,
         };
-        Some(self.unlisted(home, public, public))
+        self.unlisted(home, public, public, &mut steps)
     }
 
     /// What `caller` sees of a list. Callers who hold the same of the scopes that matter share a view.
@@ -191,15 +202,22 @@ impl Snapshot {
     }
 
     /// A resource that is in no list. It needs what every template needs that may have made it.
-    fn unlisted(&self, home: &Arc<Home>, public: &str, own: &str) -> Arc<Entry> {
+    fn unlisted(&self, home: &Arc<Home>, public: &str, own: &str, steps: &mut Steps) -> Option<Arc<Entry>> {
         let mut needs = uris::needed(&home.config, own);
-        let theirs = self.by_specificity.iter().filter(|template| Arc::ptr_eq(&template.entry.home, home));
-        for template in theirs.filter(|template| !template.entry.needs.is_empty()) {
-            if template.pattern.matches(own) {
-                needs.extend(&template.entry.needs);
+        if uris::is_guarded(&home.config) {
+            // A server that takes another spelling for the same would be asked past its rules.
+            if !uri::is_plain(own) {
+                return None;
+            }
+            let forms = Reading::ALL.map(|reading| reading.forms(own));
+            let theirs = self.by_specificity.iter().filter(|one| Arc::ptr_eq(&one.entry.home, home));
+            for template in theirs.filter(|template| !template.entry.needs.is_empty()) {
+                if template.may_have_made(&forms, steps)? {
+                    needs.extend(&template.entry.needs);
+                }
             }
         }
-        Arc::new(Entry::unlisted(home, public, own, needs))
+        Some(Arc::new(Entry::unlisted(home, public, own, needs)))
     }
 }
 

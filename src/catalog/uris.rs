@@ -6,14 +6,16 @@ use crate::catalog::text;
 use crate::model::scope::Scopes;
 use crate::model::tenant::Backend;
 use crate::model::tenant::ObjectKind;
+use crate::model::tenant::ScopeRule;
 use crate::model::tenant::Uris;
+use crate::model::uri::LAYERS;
+use crate::model::uri::Reading;
+use crate::model::uri::decode;
+use crate::policy::glob;
 use crate::policy::scope;
 
 /// What stands between a backend's name and its URI.
 const JOINT: char = '+';
-
-/// How many layers of percent-encoding are looked through. What has more is refused.
-const LAYERS: usize = 4;
 
 /// Why a URI is not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -90,42 +92,26 @@ pub fn owner<'b>(backends: &'b [Arc<Backend>], name: &str) -> Option<&'b Arc<Bac
     backends.iter().find(|backend| backend.uris == Uris::Prefixed && backend.name.as_str() == name)
 }
 
-/// What a resource or template needs, however its URI is written: a rule for `file:///a/*` is not
-/// passed by `FILE:///%61//b`.
-pub fn needed(backend: &Backend, own: &str) -> Scopes {
-    let mut needs = scope::needed(backend, ObjectKind::Resource, own);
-    if !backend.scopes.is_empty() {
-        needs.extend(&scope::needed(backend, ObjectKind::Resource, &plain(own)));
-    }
-    needs
+/// Whether what a resource of this backend needs hangs on its URI.
+pub fn is_guarded(backend: &Backend) -> bool {
+    let speaks = |rule: &ScopeRule| rule.kind.is_none_or(|kind| kind == ObjectKind::Resource);
+    backend.scopes.iter().any(|rule| speaks(rule) && rule.glob.bytes().any(|byte| byte != b'*'))
 }
 
-/// A URI without the differences that servers ignore: encoding, the case of scheme and authority, how
-/// no authority is written, and empty segments.
-fn plain(uri: &str) -> String {
-    let mut bytes = uri.as_bytes().to_vec();
-    for _ in 0..LAYERS {
-        bytes = decode(&bytes);
-    }
-    let text = String::from_utf8_lossy(&bytes);
-    let Some((scheme, rest)) = text.split_once(':') else { return text.into_owned() };
-    let scheme = scheme.to_ascii_lowercase();
-    let (authority, path) = match rest.strip_prefix("//") {
-        Some(rest) => rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len())),
-        None if rest.starts_with('/') => ("", rest),
-        // Nothing in it is a path.
-        None => return format!("{scheme}:{rest}"),
-    };
-    let authority = if scheme == "file" && authority == "localhost" { "" } else { authority };
-    let mut plain = format!("{scheme}://{}", authority.to_lowercase());
-    let mut before = None;
-    for character in path.chars() {
-        if character != '/' || before != Some('/') {
-            plain.push(character);
+/// What a resource or template needs: what rules say of any form of its URI.
+pub fn needed(backend: &Backend, own: &str) -> Scopes {
+    let mut needs = scope::needed(backend, ObjectKind::Resource, own);
+    if is_guarded(backend) {
+        for reading in Reading::ALL {
+            let forms = reading.forms(own);
+            let matches = |glob: &str| {
+                let glob = reading.of(glob);
+                forms.iter().any(|form| glob::matches(&glob, form))
+            };
+            needs.extend(&scope::needed_where(backend, ObjectKind::Resource, matches));
         }
-        before = Some(character);
     }
-    plain
+    needs
 }
 
 fn is_separator(byte: &u8) -> bool {
@@ -136,31 +122,10 @@ fn is_dots(piece: &[u8]) -> bool {
     matches!(piece, b"." | b"..")
 }
 
-/// `text` with one layer of percent-encoding less.
-fn decode(text: &[u8]) -> Vec<u8> {
-    let digit = |at: usize| text.get(at).and_then(|byte| char::from(*byte).to_digit(16));
-    let mut decoded = Vec::with_capacity(text.len());
-    let mut at = 0;
-    while let Some(byte) = text.get(at) {
-        match (byte, digit(at + 1), digit(at + 2)) {
-            (b'%', Some(high), Some(low)) => {
-                decoded.push(u8::try_from(high * 16 + low).unwrap_or(b'%'));
-                at += 3;
-            }
-            _ => {
-                decoded.push(*byte);
-                at += 1;
-            }
-        }
-    }
-    decoded
-}
-
 #[cfg(test)]
 mod tests {
     use super::UriProblem;
     use super::check;
-    use super::plain;
     use super::scheme;
 
     #[test]
@@ -203,24 +168,6 @@ mod tests {
             (&long, Some(UriProblem::Long(2048))),
         ] {
             assert_eq!(check(uri, 2048).err(), expected, "{uri:?}");
-        }
-    }
-
-    #[test]
-    fn ways_to_write_a_uri_have_one_plain_form() {
-        for (uri, expected) in [
-            ("file:///secret/a", "file:///secret/a"),
-            ("FILE:///secret/a", "file:///secret/a"),
-            ("file:/secret/a", "file:///secret/a"),
-            ("file://localhost/secret/a", "file:///secret/a"),
-            ("file:////secret//a", "file:///secret/a"),
-            ("file:///%73ecret%2fa", "file:///secret/a"),
-            ("file:///%2573ecret/a", "file:///secret/a"),
-            ("note://Work/A", "note://work/A"),
-            ("note://work", "note://work"),
-            ("urn:ISBN:1", "urn:ISBN:1"),
-        ] {
-            assert_eq!(plain(uri), expected, "{uri}");
         }
     }
 

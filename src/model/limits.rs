@@ -70,6 +70,8 @@ pub struct Limits {
     pub batch_bytes: usize,
     /// Longest answer, or one SSE event, of a backend.
     pub upstream_bytes: usize,
+    /// Most messages that a backend may send together, in one array.
+    pub upstream_batch: usize,
     /// Most calls in flight to one backend.
     pub upstream_calls: usize,
     /// Longest time that any call may take, whatever its backend's clocks say; all of a batch together.
@@ -80,16 +82,26 @@ pub struct Limits {
     pub probe_time: Duration,
     /// Time to open a session with a backend of the handshake era.
     pub open_time: Duration,
+    /// Largest answer to `initialize`.
+    pub initialize_bytes: usize,
     /// After a backend could not be opened, no other try is made for so long; doubled each time.
     pub open_pause: Duration,
     /// The longest such pause.
     pub open_pause_most: Duration,
     /// Most sessions with one backend of the handshake era.
     pub upstream_sessions: usize,
+    /// Most sessions of callers with all backends together; a tenant's, a quarter of them.
+    pub all_upstream_sessions: usize,
     /// How long a session is kept that nobody uses.
     pub upstream_session_idle: Duration,
     /// How long a call that wants progress waits until its session's GET stream is open.
     pub listen_time: Duration,
+    /// Longest event that is taken from a session's GET stream.
+    pub listen_event_bytes: usize,
+    /// What a session's GET streams may say in a second; saved up for half a minute.
+    pub listen_bytes: usize,
+    /// How many messages that may be, likewise.
+    pub listen_messages: usize,
     /// Time for what a backend is only told: that a call is cancelled, that a session has ended.
     pub notice_time: Duration,
     /// Most pages of one list of a backend.
@@ -174,16 +186,22 @@ impl Default for Limits {
             batch_calls: 8,
             batch_bytes: 16 << 20,
             upstream_bytes: 4 << 20,
+            upstream_batch: 100,
             upstream_calls: 512,
             call_time: seconds(600),
             connect_time: seconds(3),
             probe_time: seconds(3),
             open_time: seconds(10),
+            initialize_bytes: 256 << 10,
             open_pause: Duration::from_millis(250),
             open_pause_most: seconds(30),
             upstream_sessions: 1_000,
+            all_upstream_sessions: 16_000,
             upstream_session_idle: seconds(600),
             listen_time: seconds(1),
+            listen_event_bytes: 64 << 10,
+            listen_bytes: 32 << 10,
+            listen_messages: 100,
             notice_time: seconds(2),
             upstream_pages: 100,
             upstream_tools: 5_000,

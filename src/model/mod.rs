@@ -9,3 +9,4 @@ pub mod link;
 pub mod name;
 pub mod scope;
 pub mod tenant;
+pub mod uri;

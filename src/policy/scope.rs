@@ -10,9 +10,14 @@ use crate::policy::glob;
 /// What `own_name` of `backend` needs: the union of all rules that match it. Nothing where no
 /// rule matches: it is open to the tenant's callers.
 pub fn needed(backend: &Backend, kind: ObjectKind, own_name: &str) -> Scopes {
+    needed_where(backend, kind, |glob| glob::matches(glob, own_name))
+}
+
+/// The union of what the rules for this kind need whose globs `matches`.
+pub fn needed_where(backend: &Backend, kind: ObjectKind, matches: impl Fn(&str) -> bool) -> Scopes {
     let mut needs = Scopes::default();
     for rule in &backend.scopes {
-        if rule.kind.is_none_or(|of| of == kind) && glob::matches(&rule.glob, own_name) {
+        if rule.kind.is_none_or(|of| of == kind) && matches(&rule.glob) {
             needs.extend(&rule.needs);
         }
     }

@@ -7,6 +7,7 @@ use crate::policy::Operation;
 use crate::protocol::json::Json;
 use crate::protocol::json::Kind;
 use crate::protocol::json::change;
+use crate::protocol::json::compose::Object;
 use crate::protocol::message::misspells;
 use crate::router::Completion;
 use crate::router::RouteError;
@@ -45,13 +46,24 @@ pub(super) fn completion(snapshot: &Snapshot, exchange: &Exchange) -> Result<Com
     check(params, &reference)?;
     match found.filter(|_| allowed) {
         Some(of) => {
-            let own =
-                |reference: &Json| change::member(reference, key, |_| Some(Json::from_str_value(&of.own)));
-            let params = change::member(params, "ref", own).unwrap_or_else(|| params.clone());
+            let own = own(of_prompt, &of.own, reference.member("title"));
+            let params = change::member(params, "ref", |_| Some(own)).unwrap_or_else(|| params.clone());
             Ok(Completion { of: of.clone(), params })
         }
         None if of_prompt => Err(RouteError::UnknownPrompt(shown(&name))),
         None => Err(RouteError::UnknownResource { uri: name }),
+    }
+}
+
+/// What the backend is told to complete: what was authorised, and nothing that it could take for more.
+///
+/// spec: server/utilities/completion, Reference Types
+fn own(of_prompt: bool, own: &str, title: Option<Json>) -> Json {
+    let (kind, key) = if of_prompt { ("ref/prompt", "name") } else { ("ref/resource", "uri") };
+    let reference = Object::new().put_str("type", kind).put_str(key, own);
+    match title.filter(|title| of_prompt && title.kind() == Kind::String) {
+        Some(title) => reference.put("title", &title).finish(),
+        None => reference.finish(),
     }
 }
 

@@ -19,6 +19,7 @@ use crate::model::tenant::CredentialPlace;
 use crate::model::tenant::ObjectKind;
 use crate::model::tenant::ScopeRule;
 use crate::model::tenant::Uris;
+use crate::model::uri;
 use crate::tenant::secret::Secret;
 
 /// The longest prefix, of the 64 characters that a public name may have.
@@ -158,6 +159,12 @@ fn rule(key: &str, at: &At<'_>) -> Option<ScopeRule> {
     };
     if glob.is_empty() {
         return at.refuse_hint("the pattern is empty", "`*` matches everything");
+    }
+    let of_resources = kind == Some(ObjectKind::Resource) || kind.is_none() && glob.contains("://");
+    if of_resources && !uri::is_plain_glob(glob) {
+        let hint = "leave out a port that goes without saying, a user, a fragment, the host of a file, `;`, \
+                    empty segments and a `/` at the end, and encode what is not ASCII";
+        return at.refuse_hint(format!("`{glob}` is not how a plain URI is written"), hint);
     }
     Some(ScopeRule { kind, glob: glob.into(), needs: needs? })
 }

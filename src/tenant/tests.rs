@@ -261,6 +261,11 @@ const BROKEN_BACKEND: &[(&str, &str)] = &[
     ("timeout: 0s", "timeout: found `0s`, expected 100ms to 24h"),
     ("scopes: {'tools:x': [a]}", "scopes.tools:x: `tools` is no kind of object"),
     ("scopes: {'tool:': [a]}", "scopes.tool:: the pattern is empty"),
+    (
+        "scopes: {'resource:file://localhost/*': [a]}",
+        "scopes.resource:file://localhost/*: `file://localhost/*` is not how a plain URI is written",
+    ),
+    ("scopes: {'x://a//*': [a]}", "scopes.x://a//*: `x://a//*` is not how a plain URI is written"),
     ("scopes: {'*': a}", "scopes.*: found text, expected a list"),
     ("credential: {kind: bearer, secret: b}", "credential.secret: the tenant has no secret `b`"),
     (

@@ -97,6 +97,9 @@ fn errors() -> Vec<Row> {
         row("says -32002", 200, -32002, (200, -32603), remapped(-32002)),
         row("says -32042", 200, -32042, (200, -32603), remapped(-32042)),
         row("says -32000", 200, -32000, (200, -32603), remapped(-32000)),
+        // Under the call's own id it is what the call came to, and nothing is done twice.
+        row("says -32000 with 400", 400, -32000, (200, -32603), remapped(-32000)),
+        row("says -32001 with 404", 404, -32001, (200, -32603), remapped(-32001)),
         row("says -32022", 400, -32022, (200, -32603), remapped(-32022)),
         row("says -32601", 200, -32601, (404, -32601), Value::Null),
         row("says -32602", 400, -32602, (200, -32602), Value::Null),
@@ -116,7 +119,9 @@ async fn every_fault_has_its_answer_and_harms_no_other_call() {
     rows.push(unknown("asks without end", Behaviour::Asks(vec!["ping"; 100]), "too many requests"));
     let lost = "does not know the session";
     rows.push(unknown("always says 404", http("404 Not Found\r\nContent-Length: 0", ""), lost));
-    rows.push(unknown("always says 400 and -32000", error(400, -32000, ""), lost));
+    let null = r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"theirs"}}"#;
+    let no_session = http("400 Bad Request\r\nContent-Type: application/json", null);
+    rows.push(unknown("always says 400 and -32000 of no request", no_session, lost));
     for (n, row) in rows.iter().enumerate() {
         bad.tool(&format!("t{n}"), &format!(r#"{{"name":"t{n}","inputSchema":{{"type":"object"}}}}"#));
         bad.behave(&format!("t{n}"), row.behaviour.clone());
@@ -594,6 +599,35 @@ async fn sessions_end_with_their_tenant_and_with_its_configuration() {
     eventually("the gateway's session ends", async || ended(&old) == 3).await;
     assert_eq!(calling.await.unwrap().result()["structuredContent"]["n"], 1);
     eventually("alice's session ends", async || ended(&old) == 4).await;
+    gw.stop().await;
+}
+
+#[tokio::test]
+async fn an_earlier_configuration_holds_no_shutdown_up() {
+    let (old, other) = (server(Handshake::default()).await, Upstream::start().await);
+    let home = tempfile::tempdir().unwrap();
+    let file = home.path().join("tenants.yaml");
+    let acme = format!(r#"tenants: {{acme: {{backends: {{old: {{kind: mcp, url: "{}"}}}}}}}}"#, old.url());
+    std::fs::write(&file, acme).unwrap();
+    let notice_time = Duration::from_millis(400);
+    let gw = Gateway::start_with(&globex(&other), |settings| {
+        settings.tenants = Some(file.clone());
+        settings.limits.notice_time = notice_time;
+    })
+    .await;
+    let alice = gw.caller("acme", "alice", "");
+    alice.tools().await;
+    old.behave("echo", Behaviour::Hang);
+    let goes_on = alice.open("old_echo", "").await;
+    eventually("the call is there", async || sent(&old, "echo") == 1).await;
+    std::fs::write(&file, "tenants: {}").unwrap();
+    gw.app.tenants.reload();
+    eventually("the gateway's session ends", async || ended(&old) == 1).await;
+    let began = Instant::now();
+    gw.app.catalogs.shutdown().await;
+    assert!(began.elapsed() < notice_time * 2, "{:?}", began.elapsed());
+    eventually("alice's session ends", async || ended(&old) == 2).await;
+    drop(goes_on);
     gw.stop().await;
 }
 

@@ -171,6 +171,15 @@ async fn completions_reach_their_backend_under_its_own_names() {
             json!({"type": "ref/resource", "uri": "crm+x://1"}),
             json!({"type": "ref/resource", "uri": "x://1"}),
         ),
+        // What was not proven is not told.
+        (
+            json!({"name": "secret", "uri": "crm+x://1", "title": "T", "uriTemplate": "s:{x}", "type": "ref/resource"}),
+            json!({"type": "ref/resource", "uri": "x://1"}),
+        ),
+        (
+            json!({"uri": "x://2", "name": "crm_greet", "title": 7, "id": "secret", "type": "ref/prompt"}),
+            json!({"type": "ref/prompt", "name": "greet"}),
+        ),
     ] {
         let mut params = json!({"ref": reference, "argument": {"name": "whom", "value": "A", "y": 1}});
         params["context"] = json!({"arguments": {"how": "well"}});

@@ -156,9 +156,7 @@ async fn scopes_guard_lists_and_reads_alike() {
     }
     // A rule holds however a URI is written, and of what is in no list.
     let alice = gw.caller("acme", "alice", "crm.read");
-    for uri in
-        ["note://secret/2", "note://%73ecret/2", "NOTE://secret/2", "note://secret//2", "note://SECRET/2"]
-    {
+    for uri in ["note://secret/2", "note://%73ecret/2", "NOTE://secret/2", "note://SECRET/2"] {
         let answer = alice.read(uri).await;
         assert_eq!(answer.refusal(), (403, 0), "{uri}: {}", answer.text());
         assert!(answer.header("www-authenticate").unwrap().contains("crm.secret"), "{uri}");
@@ -171,6 +169,79 @@ async fn scopes_guard_lists_and_reads_alike() {
     let answers = futures_util::future::join_all(answers).await;
     assert!(answers.iter().all(|answer| *answer == answers[0]), "{answers:#?}");
     assert_eq!(bob.resources().await, Vec::<String>::new());
+    gw.stop().await;
+}
+
+// A backend has the last word on which resource a URI means, so that what needs scopes has one spelling.
+#[tokio::test]
+async fn no_other_spelling_passes_a_scope_rule() {
+    let listed = ["file:///secret/a", "file:///Open/%61//b/", "db://users/rows"];
+    let sdk = server(&listed, &["db://{table}/rows", "file:///{+path}"]).await;
+    let rules = r#", scopes: {"resource:file:///secret/*": [admin.read], "resource:db://{table}/rows": [db.read], "resource:file:///key.pem": [key.read], "resource:note://Work/*": [notes.read], "resource:https://host.example/x": [web.read]}"#;
+    let kept = format!(", uris: keep{rules}");
+    let gw = Gateway::start(&acme_and_other(&[sdk.backend("sdk", rules), sdk.backend("kept", &kept)])).await;
+    let alice = gw.caller("acme", "alice", "");
+    for prefix in ["sdk+", ""] {
+        // One that is plain, whatever its case, its escapes, its query and its port, is told from others.
+        for uri in [
+            "file:///secret/a",
+            "FILE:///SECRET/%61",
+            "file:///%73ecret%2Fa",
+            "file:///key.pem?x",
+            "file:///key.pem%23x",
+            "file:///key.pem%3fx",
+            "DB://users/rows",
+            "db://users/%72ows",
+            "db://users/rows?x",
+            "db://a%2Fb/ro%77s",
+            "db://users:1/rows",
+            "note://work/a",
+            "NOTE://WORK/a",
+            "note://work:1/a",
+            "https://host.example:8443/x?y",
+        ] {
+            let answer = alice.read(&format!("{prefix}{uri}")).await;
+            assert_eq!(answer.refusal(), (403, 0), "{prefix}{uri}: {}", answer.text());
+        }
+        for uri in [
+            "file://LOCALHOST/secret/a",
+            "file:secret/a",
+            "file:/secret/a",
+            "file:////secret//a",
+            "file://elsewhere/secret/a",
+            "file:///%2Fsecret/a",
+            "file:///%2573ecret/a",
+            "file:///secret%0a/a",
+            "file:///key.pem#x",
+            "file:///key.pem/",
+            "file:///key.pem/?x",
+            "file:///key.pem;x",
+            "db://users//rows",
+            "db://users/rows/",
+            "db://me@users/rows",
+            "db://users./rows",
+            "db:/users/rows",
+            "https:host.example/x",
+            "https://host.example:443/x",
+            "https://me@host.example/x",
+            "https://host.example./x",
+            "https://host.example",
+            "note://work/100%",
+            "note://work/%c0%af",
+        ] {
+            let uri = format!("{prefix}{uri}");
+            assert_eq!(refusal(&alice.read(&uri).await), (200, -32602, json!({"uri": uri})), "{uri}");
+        }
+    }
+    assert_eq!(reads(&sdk), Vec::<String>::new());
+    // What is listed goes on byte for byte, and so does what is plain and needs nothing.
+    for own in ["file:///Open/%61//b/", "note://mail/caf%C3%A9?q=http://x//y", "urn:ISBN:1", "x:///a%2Fb"] {
+        alice.read(&format!("sdk+{own}")).await.result();
+        assert_eq!(reads(&sdk).last().map(String::as_str), Some(own));
+    }
+    let bob = gw.caller("acme", "bob", "db.read");
+    bob.read("sdk+DB://Users/%72ows").await.result();
+    assert_eq!(reads(&sdk).last().unwrap(), "DB://Users/%72ows");
     gw.stop().await;
 }
 

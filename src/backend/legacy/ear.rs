@@ -23,6 +23,8 @@ use crate::backend::legacy::request;
 use crate::backend::legacy::session::Session;
 use crate::backend::mcp::request::progress_id;
 use crate::backend::mcp::response::Reader;
+use crate::backend::meter::Meter;
+use crate::model::limits::Limits;
 use crate::protocol::json::Json;
 use crate::protocol::json::Kind;
 
@@ -33,6 +35,8 @@ const WAITING: usize = 64;
 pub(super) struct Ear {
     stage: watch::Sender<Stage>,
     wanted: Arc<Wanted>,
+    /// What the server may still say, however often it ends its stream.
+    meter: Arc<Meter>,
     stop: CancellationToken,
     _until_dropped: DropGuard,
 }
@@ -51,7 +55,7 @@ enum Stage {
     Silent,
     /// What is said is heard.
     Open,
-    /// The server has no such stream.
+    /// The server has no such stream, or says too much on it.
     Deaf,
 }
 
@@ -62,13 +66,36 @@ pub(super) struct Hearing {
     heard: mpsc::Receiver<Json>,
 }
 
+/// What comes first.
+pub(super) enum Came<T> {
+    /// What was waited for.
+    Expected(T),
+    /// Something beside the answer.
+    Beside(Json),
+}
+
+/// Waits for `expected`, or for what is heard meanwhile.
+///
+/// # Cancel safety
+/// As `expected`.
+pub(super) async fn either<T>(hearing: Option<&mut Hearing>, expected: impl Future<Output = T>) -> Came<T> {
+    let Some(hearing) = hearing else { return Came::Expected(expected.await) };
+    tokio::select! {
+        biased;
+        message = hearing.next() => Came::Beside(message),
+        expected = expected => Came::Expected(expected),
+    }
+}
+
 impl Ear {
-    pub(super) fn new() -> Self {
+    /// Of a session that does not listen yet.
+    pub(super) fn new(limits: &Limits) -> Self {
         let stop = CancellationToken::new();
         let until_dropped = stop.clone().drop_guard();
         Self {
             stage: watch::Sender::new(Stage::Shut),
             wanted: Arc::default(),
+            meter: Arc::new(Meter::new(limits)),
             stop,
             _until_dropped: until_dropped,
         }
@@ -83,6 +110,11 @@ impl Ear {
             }
             changes
         })
+    }
+
+    /// What the server may still say.
+    pub(super) fn meter(&self) -> &Arc<Meter> {
+        &self.meter
     }
 
     /// The messages about the request `id`, from now on.
@@ -139,16 +171,43 @@ async fn listen(
     let mut answered = 0;
     while let Ok(message) = reader.message().await {
         let Some(session) = session.upgrade() else { return };
-        let batch = message.kind() == Kind::Array && session.revision().has_batches();
-        let messages = if batch { message.elements().collect() } else { vec![message] };
-        for message in messages {
-            session.overhear(&message, &mut answered);
+        session.overhear_all(message, &mut answered).await;
+        if session.ear().meter.is_spent() {
+            break;
         }
     }
-    let _ = stage.send_replace(Stage::Shut);
+    let Some(session) = session.upgrade() else { return };
+    if session.ear().meter.is_spent() {
+        let (tenant, backend) = (&session.upstream().tenant, &session.upstream().config.name);
+        tracing::warn!(%tenant, %backend, "a backend says too much beside its answers; its session does not listen any more");
+        let _ = stage.send_replace(Stage::Deaf);
+    } else {
+        let _ = stage.send_replace(Stage::Shut);
+    }
 }
 
 impl Session {
+    /// Takes what came in one event, as long as the server may say it, and lets others go on meanwhile.
+    async fn overhear_all(self: &Arc<Self>, message: Json, answered: &mut usize) {
+        let meter = self.ear().meter();
+        if !(message.kind() == Kind::Array && self.revision().has_batches()) {
+            if meter.message() {
+                self.overhear(&message, answered);
+            }
+            return;
+        }
+        for (n, message) in message.elements().enumerate() {
+            if n == self.upstream().limits.upstream_batch {
+                meter.spend();
+            }
+            if !meter.message() {
+                return;
+            }
+            self.overhear(&message, answered);
+            tokio::task::yield_now().await;
+        }
+    }
+
     /// Takes one message that belongs to no answer. A server's own requests are answered as on the
     /// stream of a call; what no call waits for is dropped.
     fn overhear(self: &Arc<Self>, message: &Json, answered: &mut usize) {

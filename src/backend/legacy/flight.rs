@@ -13,7 +13,9 @@ use tokio::sync::OwnedSemaphorePermit;
 use crate::backend::BackendError;
 use crate::backend::clock::Clock;
 use crate::backend::clock::Clocks;
+use crate::backend::legacy::ear::Came;
 use crate::backend::legacy::ear::Hearing;
+use crate::backend::legacy::ear::either;
 use crate::backend::legacy::pool::Lease;
 use crate::backend::legacy::pool::Pool;
 use crate::backend::legacy::request;
@@ -29,11 +31,13 @@ use crate::backend::mcp::call::Question;
 use crate::backend::mcp::call::Step;
 use crate::backend::mcp::probe;
 use crate::backend::mcp::response::Reader;
+use crate::backend::mcp::response::UNEXPLAINED;
 use crate::exchange::Frame;
 use crate::protocol::call::Outcome;
 use crate::protocol::code;
 use crate::protocol::json::Json;
 use crate::protocol::json::Kind;
+use crate::protocol::methods::Method;
 
 /// A request from its sending to its end. Dropped before that, it is cancelled.
 ///
@@ -71,27 +75,6 @@ struct Sent {
     waiting: VecDeque<Json>,
     /// What is said of it beside its answer, where its caller wants progress.
     hearing: Option<Hearing>,
-}
-
-/// What comes first.
-enum Came<T> {
-    /// What was waited for.
-    Expected(T),
-    /// Something beside the answer.
-    Beside(Json),
-}
-
-/// Waits for `expected`, or for what is heard meanwhile.
-///
-/// # Cancel safety
-/// As `expected`.
-async fn either<T>(hearing: Option<&mut Hearing>, expected: impl Future<Output = T>) -> Came<T> {
-    let Some(hearing) = hearing else { return Came::Expected(expected.await) };
-    tokio::select! {
-        biased;
-        message = hearing.next() => Came::Beside(message),
-        expected = expected => Came::Expected(expected),
-    }
 }
 
 /// How a step failed.
@@ -149,7 +132,8 @@ impl Flight {
                 Stage::Over => Err(BackendError::Invalid("its answer is over").into()),
             };
             match heard {
-                Ok(Heard::Nothing) => {}
+                // Much that means nothing may have come at once.
+                Ok(Heard::Nothing) => tokio::task::consume_budget().await,
                 Ok(Heard::Progress(message)) => {
                     clocks.progressed();
                     return Step::Frame(Frame::Progress(message));
@@ -205,11 +189,7 @@ impl Flight {
         };
         let response = response.inspect_err(|_| self.pool.backoff().doubt())?;
         let status = response.status();
-        // spec: 2025-11-25 basic/transports, Session Management
-        if status == StatusCode::NOT_FOUND && sent.lease.session().has_id() {
-            return Err(self.lost(&sent));
-        }
-        match Reader::open(response, self.pool.limits(), self.depth) {
+        match Reader::open(response, self.pool.limits().upstream_bytes, self.depth) {
             Ok(reader) => {
                 // Who answers so has taken it, and it is not sent again.
                 if status == StatusCode::OK {
@@ -218,6 +198,10 @@ impl Flight {
                 self.stage = Stage::Reading(sent, reader);
                 Ok(Heard::Nothing)
             }
+            // spec: 2025-11-25 basic/transports, Session Management
+            Err(_) if status == StatusCode::NOT_FOUND && sent.lease.session().has_id() => {
+                Err(self.lost(&sent))
+            }
             Err(error) => Err(self.spoilt(&sent, status, error)),
         }
     }
@@ -225,7 +209,12 @@ impl Flight {
     async fn read(&mut self, clocks: &Clocks) -> Result<Heard, Failure> {
         let Stage::Reading(sent, reader) = &mut self.stage else { return Ok(Heard::Nothing) };
         let status = reader.status();
-        let message = match sent.waiting.pop_front() {
+        if status != StatusCode::OK {
+            return self.refused(clocks).await;
+        }
+        let batched = sent.waiting.pop_front();
+        let may_batch = batched.is_none() && sent.lease.session().revision().has_batches();
+        let message = match batched {
             Some(message) => Ok(message),
             None => {
                 let came = clocks.race(either(sent.hearing.as_mut(), reader.message())).await;
@@ -245,12 +234,13 @@ impl Flight {
             }
         };
         // spec: 2025-03-26 basic/index, Batching
-        if message.kind() == Kind::Array && sent.lease.session().revision().has_batches() {
-            sent.waiting.extend(message.elements());
+        if message.kind() == Kind::Array && may_batch {
+            let most = self.pool.limits().upstream_batch;
+            sent.waiting.extend(message.elements().take(most + 1));
+            if sent.waiting.len() > most {
+                return Err(BackendError::Invalid("it sent too many messages at once").into());
+            }
             return Ok(Heard::Nothing);
-        }
-        if status != StatusCode::OK {
-            return self.refused(&message, status);
         }
         if let (Some(method), Some(id)) = (message.member("method"), message.member("id")) {
             return self.answer(&id, &method);
@@ -275,21 +265,42 @@ impl Flight {
         Ok(heard)
     }
 
-    /// A message that is the whole answer, under a status which says that the request was refused.
-    fn refused(&mut self, message: &Json, status: StatusCode) -> Result<Heard, Failure> {
+    /// An answer whose status says that the request was refused.
+    async fn refused(&mut self, clocks: &Clocks) -> Result<Heard, Failure> {
+        let Stage::Reading(_, reader) = &mut self.stage else { return Ok(Heard::Nothing) };
+        let status = reader.status();
+        let message = clocks.race(reader.refusal()).await.map_err(|clock| late(clock, true))?;
         let Stage::Reading(mut sent, reader) = std::mem::replace(&mut self.stage, Stage::Over) else {
             return Ok(Heard::Nothing);
         };
-        let code = probe::error_code(message);
-        // How some servers say that they do not know the session.
-        if code == Some(code::NO_SESSION) && status == StatusCode::BAD_REQUEST {
+        let message = message.map_err(|error| self.spoilt(&sent, status, error))?;
+        let code = message.as_ref().and_then(probe::error_code);
+        let answers = message.as_ref().is_some_and(|message| probe::answers(message, sent.id));
+        let no_session = match status {
+            // spec: 2025-11-25 basic/transports, Session Management
+            StatusCode::NOT_FOUND if answers && code == Some(code::METHOD_NOT_FOUND) => false,
+            StatusCode::NOT_FOUND => sent.lease.session().has_id(),
+            // How some servers say it.
+            StatusCode::BAD_REQUEST => code == Some(code::NO_SESSION),
+            _ => false,
+        };
+        // Under our id it is what the request came to, and the server may have acted on it.
+        let may_repeat = !answers || (self.prepared.method != Method::ToolsCall && !self.again);
+        if no_session && may_repeat {
             return Err(self.lost(&sent));
         }
-        let end = match sent.judge.hear(message) {
-            Ok(Heard::Final(outcome)) => Ok(outcome),
-            Ok(_) => Err(BackendError::Invalid("its HTTP status is an error without a JSON-RPC error")),
-            Err(error) => Err(error),
+        if no_session {
+            // It may have meant the session all the same: the next request goes in another.
+            sent.lease.discard();
+        }
+        let end = match message.filter(|message| message.member("error").is_some()) {
+            Some(message) => sent.judge.hear(&message),
+            None => Err(BackendError::Invalid(UNEXPLAINED)),
         };
+        let end = end.and_then(|heard| match heard {
+            Heard::Final(outcome) => Ok(outcome),
+            Heard::Nothing | Heard::Progress(_) => Err(BackendError::Invalid(UNEXPLAINED)),
+        });
         match (code, end) {
             (Some(code::HEADER_MISMATCH | code::UNSUPPORTED_VERSION), end) => {
                 sent.lease.lost();

@@ -34,6 +34,7 @@ use crate::backend::legacy::sessions::Key;
 use crate::backend::legacy::sessions::Opened;
 use crate::backend::legacy::sessions::Sessions;
 use crate::backend::mcp::upstream::Upstream;
+use crate::backend::seats::Seat;
 use crate::model::limits::Limits;
 use crate::telemetry::metrics::SessionEvent;
 
@@ -123,9 +124,13 @@ impl Pool {
         } else if let Some(found) = sessions.find(key) {
             Ok(Some(found))
         } else {
-            sessions.make_room(self.limits().upstream_sessions).map(|oldest| {
-                ended.extend(oldest);
-                let opened = self.begin(key.clone(), identity, again);
+            let around = &self.upstream.around;
+            let seat = || around.seats.take(&self.upstream.tenant);
+            sessions.make_room(&key.holder, self.limits().upstream_sessions, seat).map(|room| {
+                ended.extend(room.oldest);
+                let (pool, holder) = (self.clone(), key.holder.clone());
+                let opening = async move { pool.open(&holder, identity, again).await };
+                let opened = self.begin(key.clone(), room.seat, opening);
                 sessions.opening(key.clone(), opened.clone());
                 Some(Found::Opening(opened))
             })
@@ -136,16 +141,21 @@ impl Pool {
     }
 
     /// Opens a session beside the requests: it does not end with who needed it first.
-    fn begin(self: &Arc<Self>, key: Key, identity: Identity, again: bool) -> Opened {
+    fn begin(
+        self: &Arc<Self>,
+        key: Key,
+        seat: Option<Seat>,
+        opening: impl Future<Output = Result<Session, Unopened>> + Send + 'static,
+    ) -> Opened {
         let (tell, told) = oneshot::channel();
         let pool = self.clone();
         self.upstream.around.background(async move {
-            let stop = &pool.upstream.around.stop;
-            let opened = stop.run_until_cancelled(pool.open(&key.holder, identity, again)).await;
+            let begun = Begun { pool: &pool, key: Some(key) };
+            let opened = pool.upstream.around.stop.run_until_cancelled(opening).await;
             let opened = opened.unwrap_or_else(|| Err(stopped()));
-            let _ = tell.send(pool.place(key, opened));
+            let _ = tell.send(begun.place(seat, opened));
         });
-        told.map(|opened| opened.unwrap_or_else(|_| Err(stopped()))).boxed().shared()
+        told.map(|opened| opened.unwrap_or_else(|_| Err(given_up()))).boxed().shared()
     }
 
     async fn open(&self, holder: &Holder, identity: Identity, again: bool) -> Result<Session, Unopened> {
@@ -168,19 +178,21 @@ impl Pool {
         opened
     }
 
-    /// Puts what was opened where it is looked for.
-    fn place(self: &Arc<Self>, key: Key, opened: Result<Session, Unopened>) -> Result<(), Unopened> {
-        let mut sessions = self.sessions();
-        sessions.opened(&key);
-        let outdated = sessions.put(key, Arc::new(opened?));
-        let watch = !std::mem::replace(&mut sessions.watched, true);
-        drop(sessions);
-        self.end(outdated.into_iter().collect());
-        if watch {
+    /// Takes care that sessions which nobody uses end.
+    fn watch(self: &Arc<Self>) {
+        if !std::mem::replace(&mut self.sessions().watched, true) {
             let (pool, idle) = (Arc::downgrade(self), self.limits().upstream_session_idle);
-            self.upstream.around.background(watch_idle(pool, self.retired.clone(), idle));
+            let (retired, stop) = (self.retired.clone(), self.upstream.around.stop.clone());
+            self.upstream.around.background(async move {
+                if stop.run_until_cancelled(watch_idle(pool.clone(), retired, idle)).await.is_some() {
+                    return;
+                }
+                // The process ends: a pool of an earlier configuration is known to nobody else.
+                if let Some(pool) = pool.upgrade() {
+                    pool.shutdown().await;
+                }
+            });
         }
-        Ok(())
     }
 
     /// No new owner will come: what is not in use ends now, the rest when it is given back.
@@ -196,7 +208,11 @@ impl Pool {
     /// Dropping the future leaves the rest to the server.
     pub(in crate::backend) async fn shutdown(&self) {
         self.retired.cancel();
-        let all = self.sessions().take_all();
+        let all = {
+            let mut sessions = self.sessions();
+            sessions.watched = false;
+            sessions.take_all()
+        };
         end_all(self.ended(all), self.upstream.limits.notice_time).await;
     }
 
@@ -230,6 +246,34 @@ impl Pool {
     }
 }
 
+/// An opening that has begun. Whatever becomes of it, the place that it has ends with it.
+struct Begun<'p> {
+    pool: &'p Arc<Pool>,
+    key: Option<Key>,
+}
+
+impl Begun<'_> {
+    /// Puts what was opened where it is looked for.
+    fn place(mut self, seat: Option<Seat>, opened: Result<Session, Unopened>) -> Result<(), Unopened> {
+        let Some(key) = self.key.take() else { return Ok(()) };
+        let mut sessions = self.pool.sessions();
+        sessions.opened(&key);
+        let outdated = sessions.put(key, Arc::new(opened?), seat);
+        drop(sessions);
+        self.pool.end(outdated.into_iter().collect());
+        self.pool.watch();
+        Ok(())
+    }
+}
+
+impl Drop for Begun<'_> {
+    fn drop(&mut self) {
+        if let Some(key) = self.key.take() {
+            self.pool.sessions().opened(&key);
+        }
+    }
+}
+
 impl Lease {
     /// The session.
     pub(in crate::backend) fn session(&self) -> &Arc<Session> {
@@ -258,6 +302,11 @@ fn stopped() -> Unopened {
     BackendError::NotOpened("this gateway is about to end").into()
 }
 
+/// For who waits for an opening whose task has died.
+fn given_up() -> Unopened {
+    BackendError::NotOpened("its opening was given up").into()
+}
+
 async fn end_all(sessions: Vec<Arc<Session>>, time: Duration) {
     let ending = stream::iter(sessions).for_each_concurrent(ENDINGS, async |session| session.end(time).await);
     let _ = tokio::time::timeout(time, ending).await;
@@ -273,6 +322,30 @@ async fn watch_idle(pool: Weak<Pool>, retired: CancellationToken, idle: Duration
         match retired.is_cancelled() {
             true => waiting.await,
             false => drop(retired.run_until_cancelled(waiting).await),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::Pool;
+    use crate::backend::BackendError;
+    use crate::backend::legacy::sessions::Holder;
+    use crate::backend::legacy::sessions::Key;
+    use crate::backend::mcp::tests::way;
+
+    #[tokio::test]
+    async fn an_opening_that_dies_is_told_to_who_waits_and_leaves_its_place() {
+        let pool = Arc::new(Pool::new(way("http://127.0.0.1:9/")));
+        let key = Key { holder: Holder::Gateway, credential: 0, capabilities: "{}".into() };
+        for _ in 0..3 {
+            let opened = pool.begin(key.clone(), None, async { panic!("on purpose") });
+            pool.sessions().opening(key.clone(), opened.clone());
+            let unopened = opened.await.unwrap_err();
+            assert!(matches!(unopened.error, BackendError::NotOpened(reason) if reason.contains("given up")));
+            assert!(pool.sessions().find(&key).is_none());
         }
     }
 }

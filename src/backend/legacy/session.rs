@@ -102,7 +102,7 @@ impl Session {
                 false => "it answers `initialize` with a revision that is not spoken here",
             })
         })?;
-        let (about, ear) = (keeps_about.then_some(about), Ear::new());
+        let (about, ear) = (keeps_about.then_some(about), Ear::new(&upstream.limits));
         let session = Self { upstream: upstream.clone(), identity, id, revision, about, ear };
         // spec: 2025-11-25 basic/lifecycle: nothing but pings before this.
         match session.tell(&request::initialized()).await? {
@@ -169,7 +169,7 @@ impl Session {
     pub(super) fn open_ear(
         &self,
     ) -> impl Future<Output = Result<Option<Reader>, BackendError>> + Send + use<> {
-        let upstream = self.upstream.clone();
+        let (upstream, meter) = (self.upstream.clone(), self.ear.meter().clone());
         let request = upstream.request(&self.identity, http::Method::GET, Full::default());
         let request = request.map(|mut request| {
             self.mark(request.headers_mut());
@@ -180,8 +180,8 @@ impl Session {
             let response = upstream.send(request?).await?;
             let limits = &upstream.limits;
             let refuses = response.status().is_client_error();
-            match Reader::open(response, limits, limits.json_depth) {
-                Ok(reader) => Ok(reader.is_stream().then_some(reader)),
+            match Reader::open(response, limits.listen_event_bytes, limits.json_depth) {
+                Ok(reader) => Ok(reader.is_stream().then(|| reader.metered(meter))),
                 Err(_) if refuses => Ok(None),
                 Err(error) => Err(error),
             }
@@ -234,7 +234,7 @@ async fn initialize(
         error => error.into(),
     };
     let limits = &upstream.limits;
-    let mut reader = Reader::open(response, limits, limits.json_depth).map_err(unlike)?;
+    let mut reader = Reader::open(response, limits.initialize_bytes, limits.json_depth).map_err(unlike)?;
     let mut judge = Judge::new(id, None);
     loop {
         let message = reader.message().await.map_err(unlike)?;
@@ -267,10 +267,10 @@ fn session_id(headers: &HeaderMap) -> Result<Option<HeaderValue>, &'static str> 
         Single::Many => return Err("it gives a session more than one id"),
     };
     let visible = id.as_bytes().iter().all(|byte| (0x21..=0x7e).contains(byte));
-    if !visible || id.is_empty() || id.len() > ID_BYTES {
-        return Err("the id that it gives a session is not 1 to 1024 visible ASCII characters");
-    }
-    let mut id = id.clone();
+    let fits = visible && !id.is_empty() && id.len() <= ID_BYTES;
+    // Copied: what is received is part of the whole head, which is not kept with it.
+    let copied = if fits { HeaderValue::from_bytes(id.as_bytes()).ok() } else { None };
+    let mut id = copied.ok_or("the id that it gives a session is not 1 to 1024 visible ASCII characters")?;
     // Who knows it is in the session.
     id.set_sensitive(true);
     Ok(Some(id))

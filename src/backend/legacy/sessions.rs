@@ -12,6 +12,7 @@ use tokio::time::Instant;
 use crate::backend::BackendError;
 use crate::backend::legacy::session::Session;
 use crate::backend::legacy::session::Unopened;
+use crate::backend::seats::Seat;
 use crate::model::caller::Caller;
 
 /// Whose session it is.
@@ -69,11 +70,20 @@ pub(super) type Opened = Shared<BoxFuture<'static, Result<(), Unopened>>>;
 pub(super) struct Held {
     pub(super) session: Arc<Session>,
     key: Key,
+    /// What it takes of all the sessions that there may be; the gateway's own take nothing.
+    seat: Option<Seat>,
     /// Requests that use it.
     leases: usize,
     /// When it was last taken or given back.
     pub(super) used: Instant,
     pub(super) fate: Fate,
+}
+
+/// Room for one more session.
+pub(super) struct Room {
+    pub(super) seat: Option<Seat>,
+    /// The session that had to go for it.
+    pub(super) oldest: Option<Held>,
 }
 
 /// What becomes of a session when nobody uses it any more.
@@ -132,8 +142,8 @@ impl Sessions {
     }
 
     /// Puts a session where it is found. One of an earlier value of the credential is returned.
-    pub(super) fn put(&mut self, key: Key, session: Arc<Session>) -> Option<Held> {
-        let held = Held { session, key, leases: 0, used: Instant::now(), fate: Fate::Stays };
+    pub(super) fn put(&mut self, key: Key, session: Arc<Session>, seat: Option<Seat>) -> Option<Held> {
+        let held = Held { session, key, seat, leases: 0, used: Instant::now(), fate: Fate::Stays };
         if self.is_outdated(&held.key) {
             return Some(held);
         }
@@ -162,9 +172,9 @@ impl Sessions {
         }
     }
 
-    /// Everything there is.
+    /// Everything there is. What is being opened stays until it is open.
     pub(super) fn take_all(&mut self) -> Vec<Held> {
-        self.current.clear();
+        self.current.retain(|_, place| matches!(place, Place::Opening(_)));
         self.held.drain().map(|(_, held)| held).collect()
     }
 
@@ -211,13 +221,28 @@ impl Sessions {
         self.take_idle(|held| held.fate != Fate::Stays)
     }
 
-    /// Makes room for one more session, at the cost of the one that was not used for longest.
-    pub(super) fn make_room(&mut self, most: usize) -> Result<Option<Held>, BackendError> {
-        if self.held.len() + self.openings < most {
-            return Ok(None);
+    /// Makes room for one more session of `holder`, at the cost of the one that was not used for longest:
+    /// among `most` in here, and among all there are, where `seat` finds a free one.
+    pub(super) fn make_room(
+        &mut self,
+        holder: &Holder,
+        most: usize,
+        seat: impl FnOnce() -> Option<Seat>,
+    ) -> Result<Room, BackendError> {
+        let is_caller = *holder != Holder::Gateway;
+        let mut room = Room { seat: is_caller.then(seat).flatten(), oldest: None };
+        let needs_seat = is_caller && room.seat.is_none();
+        if self.held.len() + self.openings < most && !needs_seat {
+            return Ok(room);
         }
-        let idle = self.held.iter().filter(|(_, held)| held.leases == 0);
+        let gives = |held: &Held| held.leases == 0 && (held.seat.is_some() || !needs_seat);
+        let idle = self.held.iter().filter(|(_, held)| gives(held));
         let oldest = idle.min_by_key(|(_, held)| held.used).map(|(serial, _)| *serial);
-        oldest.and_then(|serial| self.take(serial)).map(Some).ok_or(BackendError::Busy)
+        let mut oldest = oldest.and_then(|serial| self.take(serial)).ok_or(BackendError::Busy)?;
+        if needs_seat {
+            room.seat = oldest.seat.take();
+        }
+        room.oldest = Some(oldest);
+        Ok(room)
     }
 }

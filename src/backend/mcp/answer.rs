@@ -18,6 +18,12 @@ const UPSTREAM_INFO_KEY: &str = "dev.fondaco/upstreamServerInfo";
 /// Longest `message` of an error that is relayed, in bytes.
 const MESSAGE_BYTES: usize = 4 << 10;
 
+/// Longest `data` of an error that is relayed, in bytes; none of a longer one.
+const DATA_BYTES: usize = 64 << 10;
+
+/// The member of an error's `data` that says so.
+const DATA_OMITTED: &str = "upstreamDataOmitted";
+
 /// What one message means for the call.
 pub(in crate::backend) enum Heard {
     /// Nothing: it is dropped.
@@ -173,7 +179,10 @@ fn mend(error: &Json) -> Result<RpcError, BackendError> {
     let message = message.as_ref().and_then(|message| message.string_ref());
     let message = message.ok_or(BackendError::Invalid("its error has no `message`"))?;
     let message = message[..message.floor_char_boundary(MESSAGE_BYTES)].to_owned();
-    let data = error.member("data");
+    let data = error.member("data").map(|data| match data.bytes().len() {
+        0..=DATA_BYTES => data,
+        _ => Object::new().put_bool(DATA_OMITTED, true).finish(),
+    });
     match code {
         code::HEADER_MISMATCH => Err(BackendError::Stale),
         code::MISSING_CAPABILITY => Ok(RpcError { code, message, data }),

@@ -18,8 +18,10 @@ use crate::backend::mcp::call::Step;
 use crate::backend::mcp::probe;
 use crate::backend::mcp::request;
 use crate::backend::mcp::response::Reader;
+use crate::backend::mcp::response::UNEXPLAINED;
 use crate::backend::mcp::upstream::Upstream;
 use crate::exchange::Frame;
+use crate::protocol::json::Json;
 
 /// A request from its sending to its end. Dropping it closes the connection.
 ///
@@ -27,6 +29,8 @@ use crate::exchange::Frame;
 pub(super) struct Flight {
     upstream: Arc<Upstream>,
     id: u64,
+    /// Whether it is a caller's, who has a say in it.
+    is_callers: bool,
     judge: Judge,
     /// How deep its answer may be nested.
     depth: usize,
@@ -48,7 +52,8 @@ impl Flight {
             Question::Own(method, params) => (request::own(upstream, id, *method, params)?, None),
         };
         let (judge, depth) = (Judge::new(id, token), question.depth(&upstream.limits));
-        Ok(Self { upstream: upstream.clone(), id, judge, depth, stage: Stage::Send(request) })
+        let is_callers = matches!(question, Question::Caller(_));
+        Ok(Self { upstream: upstream.clone(), id, is_callers, judge, depth, stage: Stage::Send(request) })
     }
 
     /// What comes next.
@@ -60,7 +65,8 @@ impl Flight {
                 Stage::Over => Err(BackendError::Invalid("its answer is over").into()),
             };
             match heard {
-                Ok(Heard::Nothing) => {}
+                // Much that means nothing may have come at once.
+                Ok(Heard::Nothing) => tokio::task::consume_budget().await,
                 Ok(Heard::Progress(message)) => {
                     clocks.progressed();
                     return Step::Frame(Frame::Progress(message));
@@ -74,24 +80,24 @@ impl Flight {
     async fn send(&mut self, request: Request<Full<Bytes>>, clocks: &Clocks) -> Result<Heard, Step> {
         let response = clocks.race(self.upstream.send(request)).await.map_err(late)??;
         let status = response.status();
-        match Reader::open(response, &self.upstream.limits, self.depth) {
+        match Reader::open(response, self.upstream.limits.upstream_bytes, self.depth) {
             Ok(reader) => {
                 self.stage = Stage::Read(reader);
                 Ok(Heard::Nothing)
             }
-            Err(error) => Err(self.failed(status, error)),
+            Err(error) => Err(match self.contradicts(status, None) {
+                Some(untouched) => astray(untouched, Err(error)),
+                None => error.into(),
+            }),
         }
     }
 
     async fn read(&mut self, mut reader: Reader, clocks: &Clocks) -> Result<Heard, Step> {
-        let message = match clocks.race(reader.message()).await.map_err(late)? {
-            Ok(message) => message,
-            Err(error) => return Err(self.failed(reader.status(), error)),
-        };
-        let heard = self.judge.hear(&message);
-        if let Some(untouched) = probe::contradicts(reader.status(), Some(&message), self.id) {
-            return Err(astray(untouched, heard));
+        if reader.status() != StatusCode::OK {
+            return self.refused(reader, clocks).await;
         }
+        let message = clocks.race(reader.message()).await.map_err(late)??;
+        let heard = self.judge.hear(&message);
         match &heard {
             Ok(Heard::Final(_)) => reader.finish(),
             Ok(Heard::Nothing | Heard::Progress(_)) => self.stage = Stage::Read(reader),
@@ -100,12 +106,38 @@ impl Flight {
         Ok(heard?)
     }
 
-    /// What an answer without a message comes to.
-    fn failed(&self, status: StatusCode, error: BackendError) -> Step {
-        match probe::contradicts(status, None, self.id) {
-            Some(untouched) => Step::Astray(Astray { untouched, end: Err(error) }),
-            None => error.into(),
+    /// What [`probe::contradicts`] says, but for a caller's request that cannot be processed: that is how
+    /// some servers of the handshake era refuse what opens no session, and how a modern one may find
+    /// arguments wrong.
+    fn contradicts(&self, status: StatusCode, message: Option<&Json>) -> Option<bool> {
+        match self.is_callers && status == StatusCode::UNPROCESSABLE_ENTITY {
+            true => None,
+            false => probe::contradicts(status, message, self.id),
         }
+    }
+
+    /// An answer whose status says that the request was refused.
+    async fn refused(&mut self, mut reader: Reader, clocks: &Clocks) -> Result<Heard, Step> {
+        let status = reader.status();
+        let message = match clocks.race(reader.refusal()).await.map_err(late)? {
+            Ok(message) => message,
+            // It may be the answer to what was done.
+            Err(error) if self.contradicts(status, None).is_some() => {
+                return Err(astray(false, Err(error)));
+            }
+            Err(error) => return Err(error.into()),
+        };
+        let heard = match &message {
+            Some(message) if message.member("error").is_some() => self.judge.hear(message),
+            _ => Err(BackendError::Invalid(UNEXPLAINED)),
+        };
+        if let Some(untouched) = self.contradicts(status, message.as_ref()) {
+            return Err(astray(untouched, heard));
+        }
+        if let Ok(Heard::Final(_)) = &heard {
+            reader.finish();
+        }
+        Ok(heard?)
     }
 }
 

@@ -13,7 +13,7 @@ mod progress;
 pub(super) mod request;
 pub(super) mod response;
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
 pub(super) mod upstream;
 
 use std::sync::Arc;

@@ -31,6 +31,7 @@ use crate::backend::mcp::upstream::Upstream;
 use crate::model::tenant::BackendEra;
 use crate::protocol::code;
 use crate::protocol::json::Json;
+use crate::protocol::json::Kind;
 use crate::protocol::json::compose::Object;
 use crate::protocol::methods::Method;
 use crate::protocol::version;
@@ -128,6 +129,14 @@ impl Probe {
 
     /// Joins the probe that is going on, or begins one. It does not end with who began it.
     fn join(self: &Arc<Self>) -> Learning {
+        let probe = self.clone();
+        self.join_with(async move { probe.learn().await })
+    }
+
+    fn join_with(
+        self: &Arc<Self>,
+        learning: impl Future<Output = Result<Era, BackendError>> + Send + 'static,
+    ) -> Learning {
         let mut going_on = self.going_on();
         if let Some(running) = &*going_on {
             return running.clone();
@@ -135,12 +144,12 @@ impl Probe {
         let (tell, told) = oneshot::channel();
         let probe = self.clone();
         self.upstream.around.background(async move {
-            let stop = &probe.upstream.around.stop;
-            let found = stop.run_until_cancelled(probe.learn()).await.unwrap_or(Err(STOPPED));
-            *probe.going_on() = None;
-            let _ = tell.send(found);
+            let going_on = GoingOn(&probe);
+            let found = probe.upstream.around.stop.run_until_cancelled(learning).await;
+            drop(going_on);
+            let _ = tell.send(found.unwrap_or(Err(STOPPED)));
         });
-        let joined = told.map(|found| found.unwrap_or(Err(STOPPED))).boxed().shared();
+        let joined = told.map(|found| found.unwrap_or(Err(GIVEN_UP))).boxed().shared();
         *going_on = Some(joined.clone());
         joined
     }
@@ -211,7 +220,7 @@ impl Probe {
         let request = request::own(upstream, upstream.mint_id(), Method::Discover, &params)?;
         let response = upstream.send(request).await?;
         let evident = is_evidence(response.status());
-        let mut reader = match Reader::open(response, limits, limits.json_depth) {
+        let mut reader = match Reader::open(response, limits.upstream_bytes, limits.json_depth) {
             Ok(reader) => reader,
             Err(_) if evident => return Ok(Sign::Unlike),
             Err(error) => return Err(error),
@@ -234,6 +243,18 @@ impl Probe {
     }
 }
 
+/// The probe that is going on. Whatever becomes of it, nobody waits for it after that.
+struct GoingOn<'p>(&'p Probe);
+
+impl Drop for GoingOn<'_> {
+    fn drop(&mut self) {
+        *self.0.going_on() = None;
+    }
+}
+
+/// For who waits for a probe whose task has died.
+const GIVEN_UP: BackendError = BackendError::NotOpened("telling which revisions it speaks was given up");
+
 const STOPPED: BackendError = BackendError::NotOpened("this gateway is about to end");
 
 fn stored(era: Era) -> u8 {
@@ -244,14 +265,17 @@ fn stored(era: Era) -> u8 {
 }
 
 /// Whether an answer with this status says anything about what its server speaks. A refused
-/// credential, a redirect, a full or a failing server says nothing.
+/// credential, a redirect, a full or a failing server, and one that finds a request too large, say nothing.
 pub(in crate::backend) fn is_evidence(status: StatusCode) -> bool {
     let elsewhere = [
         StatusCode::UNAUTHORIZED,
         StatusCode::FORBIDDEN,
         StatusCode::PROXY_AUTHENTICATION_REQUIRED,
         StatusCode::REQUEST_TIMEOUT,
+        StatusCode::PAYLOAD_TOO_LARGE,
+        StatusCode::URI_TOO_LONG,
         StatusCode::TOO_MANY_REQUESTS,
+        StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
     ];
     !(status.is_server_error() || status.is_redirection() || elsewhere.contains(&status))
 }
@@ -297,14 +321,52 @@ pub(super) fn contradicts(status: StatusCode, message: Option<&Json>, id: u64) -
     }
     match message.and_then(error_code) {
         Some(code::HEADER_MISMATCH | code::MISSING_CAPABILITY) => return None,
-        // The first says that it does not speak our revision; the second is how servers of the handshake
-        // era say that there is no session.
+        // It says that it does not speak our revision, which nobody says who has acted.
         Some(code::UNSUPPORTED_VERSION) => return Some(true),
-        Some(code::NO_SESSION) if status == StatusCode::BAD_REQUEST => return Some(true),
         Some(_) | None => {}
     }
-    let ours =
-        message.and_then(|message| message.member("id")).is_some_and(|own| own.text() == id.to_string());
-    let nowhere = status == StatusCode::NOT_FOUND || status == StatusCode::METHOD_NOT_ALLOWED;
-    (!ours).then_some(nowhere)
+    let answers = message.is_some_and(|message| answers(message, id));
+    match (status, message.and_then(error_code)) {
+        // How servers of the handshake era say that there is no session; under our id, it may as well be
+        // what the request came to.
+        (StatusCode::BAD_REQUEST, Some(code::NO_SESSION)) => Some(!answers),
+        _ if answers => None,
+        (StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED, _) => Some(true),
+        _ => Some(false),
+    }
+}
+
+/// Whether a message answers the request `id`, whatever its HTTP status: then the request may have been
+/// acted on. What says that it was not is without an id, or has one of its server's own.
+pub(in crate::backend) fn answers(message: &Json, id: u64) -> bool {
+    let ours = |own: Json| own.text().trim_matches('"') == id.to_string();
+    // No server refuses with several messages; one of them may be ours.
+    message.kind() == Kind::Array || message.member("id").is_some_and(ours)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::Era;
+    use super::Probe;
+    use crate::backend::BackendError;
+    use crate::backend::legacy::pool::Pool;
+    use crate::backend::mcp::tests::way;
+    use crate::model::tenant::BackendEra;
+
+    #[tokio::test]
+    async fn a_probe_that_dies_is_told_to_who_waits_and_the_next_one_begins() {
+        let upstream = way("http://127.0.0.1:9/");
+        let pool = Arc::new(Pool::new(upstream.clone()));
+        let probe = Arc::new(Probe::new(BackendEra::Auto, upstream, pool));
+        let first = probe.join_with(async { panic!("on purpose") });
+        let second = probe.join_with(async { Ok(Era::Modern) });
+        for waits in [first, second] {
+            let error = waits.await.unwrap_err();
+            assert!(matches!(error, BackendError::NotOpened(reason) if reason.contains("given up")));
+        }
+        assert_eq!(probe.join_with(async { Ok(Era::Handshake) }).await.unwrap(), Era::Handshake);
+        assert!(probe.going_on().is_none());
+    }
 }

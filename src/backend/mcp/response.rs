@@ -17,9 +17,9 @@ use http_body_util::BodyExt;
 use hyper::body::Incoming;
 
 use crate::backend::BackendError;
+use crate::backend::meter::Meter;
 use crate::egress::Connection;
 use crate::egress::error::EgressError;
-use crate::model::limits::Limits;
 use crate::protocol::headers;
 use crate::protocol::headers::Single;
 use crate::protocol::json::Json;
@@ -39,6 +39,8 @@ pub(in crate::backend) struct Reader {
     max_bytes: usize,
     max_depth: usize,
     status: StatusCode,
+    /// What bounds all of its body, where that has no end.
+    meter: Option<Arc<Meter>>,
 }
 
 enum Form {
@@ -59,13 +61,13 @@ enum Media {
 }
 
 impl Reader {
-    /// Reads the head of an answer, whose messages may be nested `max_depth` deep. Nothing of its
-    /// headers goes any further.
+    /// Reads the head of an answer, of which `max_bytes` are taken, or as much of each event, and whose
+    /// messages may be nested `max_depth` deep. Nothing of its headers goes any further.
     ///
     /// spec: streamable-http, Sending Messages
     pub(in crate::backend) fn open(
         response: Response<Incoming>,
-        limits: &Limits,
+        max_bytes: usize,
         max_depth: usize,
     ) -> Result<Self, BackendError> {
         let (mut head, body) = response.into_parts();
@@ -82,9 +84,7 @@ impl Reader {
         }
         let form = match (media(&head.headers)?, status) {
             (Media::Json, StatusCode::OK) => Form::Json,
-            (Media::Events, StatusCode::OK) => {
-                Form::Events(Some(Decoder::new(limits.upstream_bytes)), VecDeque::new())
-            }
+            (Media::Events, StatusCode::OK) => Form::Events(Some(Decoder::new(max_bytes)), VecDeque::new()),
             (Media::Other, StatusCode::OK) => {
                 return Err(BackendError::Invalid("its answer is neither JSON nor an event stream"));
             }
@@ -96,10 +96,17 @@ impl Reader {
             body,
             form,
             text: BytesMut::new(),
-            max_bytes: limits.upstream_bytes,
+            max_bytes,
             max_depth,
             status,
+            meter: None,
         })
+    }
+
+    /// Takes no more than `meter` allows, and lets others go on before each piece.
+    pub(in crate::backend) fn metered(mut self, meter: Arc<Meter>) -> Self {
+        self.meter = Some(meter);
+        self
     }
 
     /// The HTTP status of the answer.
@@ -122,7 +129,24 @@ impl Reader {
             Form::Events(..) => self.event().await?,
             Form::Spent => return Err(BackendError::Invalid("its answer has no response in it")),
         };
-        let message = Json::parse(text, self.max_depth).map_err(|error| {
+        let message = self.parse(text)?;
+        if self.status != StatusCode::OK && message.member("error").is_none() {
+            return Err(BackendError::Invalid(UNEXPLAINED));
+        }
+        Ok(message)
+    }
+
+    /// What an answer with another status than 200 says, whatever that is; `None` if nothing.
+    ///
+    /// # Cancel safety
+    /// As [`Reader::message`].
+    pub(in crate::backend) async fn refusal(&mut self) -> Result<Option<Json>, BackendError> {
+        let text = self.whole().await?;
+        if text.is_empty() { Ok(None) } else { self.parse(text).map(Some) }
+    }
+
+    fn parse(&self, text: Bytes) -> Result<Json, BackendError> {
+        Json::parse(text, self.max_depth).map_err(|error| {
             BackendError::Invalid(match error {
                 JsonError::Depth(_) => "its answer is nested too deep",
                 JsonError::DuplicateKey => "its answer has an object with the same key twice",
@@ -130,11 +154,7 @@ impl Reader {
                     "its answer is not JSON"
                 }
             })
-        })?;
-        if self.status != StatusCode::OK && message.member("error").is_none() {
-            return Err(BackendError::Invalid("its HTTP status is an error without a JSON-RPC error"));
-        }
-        Ok(message)
+        })
     }
 
     /// Takes the end of the body if it is there already: only a connection whose answer was read to
@@ -185,14 +205,20 @@ impl Reader {
     }
 
     async fn data(&mut self) -> Result<Option<Bytes>, BackendError> {
-        while let Some(frame) = self.body.frame().await {
+        loop {
+            if self.meter.is_some() {
+                tokio::task::yield_now().await;
+            }
+            let Some(frame) = self.body.frame().await else { return Ok(None) };
             let frame =
                 frame.map_err(|error| BackendError::Broken(EgressError::Exchange(Arc::new(error))))?;
             if let Ok(data) = frame.into_data() {
+                if self.meter.as_ref().is_some_and(|meter| !meter.piece(data.len())) {
+                    return Err(BackendError::Invalid("it says more than is heard"));
+                }
                 return Ok(Some(data));
             }
         }
-        Ok(None)
     }
 }
 
@@ -203,6 +229,9 @@ impl Drop for Reader {
         }
     }
 }
+
+/// What is wrong with a status that says less than a message should.
+pub(in crate::backend) const UNEXPLAINED: &str = "its HTTP status is an error without a JSON-RPC error";
 
 const TOO_LARGE: &str = "its answer is larger than is taken";
 

@@ -36,7 +36,7 @@ pub(super) fn judge_template(desk: &Desk<'_>, raw: &Json) -> Taken<(Arc<str>, Ar
     }
     uris::check(&pattern.example(), usize::MAX)?;
     let (entry, change) = entry(desk, raw, own)?;
-    Ok(((entry.public.clone(), Arc::new(Template { entry, pattern })), change))
+    Ok(((entry.public.clone(), Arc::new(Template::new(entry, pattern))), change))
 }
 
 fn entry(desk: &Desk<'_>, raw: &Json, own: Arc<str>) -> Taken<Arc<Entry>> {

@@ -39,6 +39,8 @@ impl Budget {
         if let Some(output) = raw.member("outputSchema") {
             let judged =
                 Judged::new(&output, desk.limits).map_err(|why| Unfit::Schema("outputSchema", why))?;
+            // Clients that compile it would refuse the whole list for it.
+            judged.is_schema().map_err(|why| Unfit::Schema("outputSchema", why))?;
             header_params::refuse_any(judged.schema())?;
             self.left = self.left.checked_sub(judged.weight).ok_or(Unfit::Budget)?;
         }

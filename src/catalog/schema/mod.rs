@@ -37,7 +37,10 @@ const TOLD: (usize, u64) = (10_000, 50_000);
 /// Why a schema was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SchemaProblem {
-    /// Not an object, or not of type `object` where it has to be.
+    /// No object.
+    #[error("is not an object")]
+    NotSchema,
+    /// Not of type `object` where it has to be.
     #[error("is not an object of `\"type\": \"object\"`")]
     NotObject,
     /// Over the size limit.
@@ -108,7 +111,7 @@ impl Judged {
         let schema: Value = serde_json::from_slice(text.bytes())
             .map_err(|error| SchemaProblem::Unreadable(error.to_string()))?;
         if !schema.is_object() {
-            return Err(SchemaProblem::NotObject);
+            return Err(SchemaProblem::NotSchema);
         }
         let dialect = graph::dialect(&schema)?;
         let graph = Graph::new(&schema, dialect)?;
@@ -121,6 +124,11 @@ impl Judged {
     /// The schema.
     pub fn schema(&self) -> &Value {
         &self.schema
+    }
+
+    /// Whether it is what its dialect calls a schema. Patterns are not looked into.
+    pub fn is_schema(&self) -> Result<(), SchemaProblem> {
+        jsonschema::meta::validate(&self.schema).map_err(|error| SchemaProblem::Invalid(message(&error)))
     }
 
     /// Compiles it. `patterns` are shared by all that are compiled with it.

@@ -45,9 +45,9 @@ fn a_bad_tool_is_left_out_and_its_sibling_stays() {
             "it is only run as a task, which is not relayed",
         ),
         (r#"{"name":"a"}"#, r#"its `inputSchema` is not an object of `"type": "object"`"#),
-        (r#"{"name":"a","inputSchema":null}"#, r#"its `inputSchema` is not an object of `"type": "object"`"#),
-        (r#"{"name":"a","inputSchema":true}"#, r#"its `inputSchema` is not an object of `"type": "object"`"#),
-        (r#"{"name":"a","inputSchema":[]}"#, r#"its `inputSchema` is not an object of `"type": "object"`"#),
+        (r#"{"name":"a","inputSchema":null}"#, "its `inputSchema` is not an object"),
+        (r#"{"name":"a","inputSchema":true}"#, "its `inputSchema` is not an object"),
+        (r#"{"name":"a","inputSchema":[]}"#, "its `inputSchema` is not an object"),
         (r#"{"name":"a","inputSchema":{}}"#, r#"its `inputSchema` is not an object of `"type": "object"`"#),
         (
             r#"{"name":"a","inputSchema":{"type":"array"}}"#,
@@ -60,6 +60,22 @@ fn a_bad_tool_is_left_out_and_its_sibling_stays() {
         (
             r#"{"name":"a","inputSchema":{"type":"object","$ref":"file:///etc/hostname"}}"#,
             r#"its `inputSchema` refers to something outside itself: "file:///etc/hostname""#,
+        ),
+        (
+            r#"{"name":"a","inputSchema":{"type":"object"},"outputSchema":true}"#,
+            "its `outputSchema` is not an object",
+        ),
+        (
+            r#"{"name":"a","inputSchema":{"type":"object"},"outputSchema":{"type":"banana"}}"#,
+            r#"its `outputSchema` is not a valid schema: /type: "banana" is not valid under any of the schemas listed in the 'anyOf' keyword"#,
+        ),
+        (
+            r#"{"name":"a","inputSchema":{"type":"object"},"outputSchema":{"type":"object","properties":{"a":7}}}"#,
+            r#"its `outputSchema` is not a valid schema: /properties/a: 7 is not of types "boolean", "object""#,
+        ),
+        (
+            r#"{"name":"a","inputSchema":{"type":"object"},"outputSchema":{"$schema":"http://json-schema.org/draft-07/schema#","required":"a"}}"#,
+            r#"its `outputSchema` is not a valid schema: /required: "a" is not of type "array""#,
         ),
         (
             r#"{"name":"a","inputSchema":{"type":"object"},"outputSchema":{"$ref":"http://a.example/"}}"#,

@@ -333,13 +333,17 @@ fn what_nobody_lists_needs_what_rules_and_templates_say() {
         ("file:///secret/*", "secret"),
         ("note://{id}", "notes"),
         ("note://*", "read"),
+        ("db://{table}/*", "db"),
         ("resource-free", "never"),
     ];
     let crm = backend("crm", "", &rules);
     let acme = tenant(vec![crm.clone()], 1);
     let parts = [part(
         &crm,
-        &resources(&["note://1", "file:///%73ecret/listed"], &["note://{id}", "note://{id}/{x}"]),
+        &resources(
+            &["note://1", "file:///%73ecret/listed", "FILE://localhost//secret/listed/"],
+            &["note://{id}", "note://{id}/{x}", "db://{table}/Caf%C3%A9:all"],
+        ),
     )];
     let snapshot = Snapshot::compose(1, &acme, &parts, &limits());
     for (uri, needs) in [
@@ -350,14 +354,53 @@ fn what_nobody_lists_needs_what_rules_and_templates_say() {
         ("file:///secret/a", "secret"),
         ("FILE:///secret/a", "secret"),
         ("file:///%73ecret/a", "secret"),
-        ("file:///%2573ecret/a", "secret"),
-        ("file:////secret//a", "secret"),
-        ("file:/secret/a", "secret"),
-        ("file://localhost/secret/a", "secret"),
         ("file:///%73ecret/listed", "secret"),
+        ("FILE://localhost//secret/listed/", "secret"),
+        ("db://users/caf%c3%a9:all", "db"),
+        ("db://a%2Fb/c%61f%C3%A9%3Aall?x", "db"),
+        ("db://users:7/caf%C3%A9:all", "db"),
+        ("db://users/caf%C3%A9", ""),
     ] {
         assert_eq!(snapshot.resource(uri).expect(uri).needs.joined(), needs, "{uri}");
     }
+    // Other spellings are nobody's.
+    for uri in [
+        "file:///%2573ecret/a",
+        "file:////secret//a",
+        "file:/secret/a",
+        "file://localhost/secret/a",
+        "file:///%73ecret/listed/",
+        "db://users//caf%C3%A9:all",
+        "db://users/caf\u{e9}:all",
+        "public://a/",
+    ] {
+        assert!(snapshot.resource(uri).is_none(), "{uri}");
+    }
+    // Where nothing hangs on a URI, its spelling is its server's affair.
+    let crm = backend("crm", "", &[("*", "all")]);
+    let acme = tenant(vec![crm.clone()], 2);
+    let snapshot = Snapshot::compose(1, &acme, &[part(&crm, &resources(&[], &["x://{id}//"]))], &limits());
+    for uri in ["file:////secret//a", "x://1//", "caf:\u{e9}/"] {
+        assert_eq!(snapshot.resource(uri).expect(uri).needs.joined(), "all", "{uri}");
+    }
+    // What a template that is not plain may have made cannot be told.
+    let crm = backend("crm", "", &[("x://{id}*", "odd")]);
+    let acme = tenant(vec![crm.clone()], 3);
+    let snapshot = Snapshot::compose(1, &acme, &[part(&crm, &resources(&[], &["x://{id}//"]))], &limits());
+    assert_eq!(snapshot.resource("y://1").unwrap().needs.joined(), "odd");
+}
+
+#[test]
+fn a_lookup_that_takes_too_long_finds_nothing() {
+    let crm = backend("crm", "", &[]);
+    let acme = tenant(vec![crm.clone()], 1);
+    let literal = "a".repeat(200);
+    let heavy = (0..200).map(|n| format!("a:{}{n}{{+y}}", format!("{literal}{{+x}}").repeat(7)));
+    let heavy: Vec<_> = heavy.collect();
+    let heavy: Vec<_> = heavy.iter().map(String::as_str).collect();
+    let snapshot = Snapshot::compose(1, &acme, &[part(&crm, &resources(&[], &heavy))], &limits());
+    assert!(snapshot.resource("b://1").is_some(), "what begins otherwise costs nothing");
+    assert!(snapshot.resource(&format!("a:{}", "a".repeat(2000))).is_none());
 }
 
 #[test]

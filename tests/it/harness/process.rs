@@ -182,6 +182,15 @@ impl Peers {
         let (_, program) = found.unwrap_or_else(|| panic!("`scripts/peers` did not write {wanted}"));
         let mut command = Command::new(program);
         command.arg(root().join(script)).envs(self.variables.iter().cloned());
+        command.stderr(aside());
         command
     }
+}
+
+/// A way to the test's standard error. Some programs set what they write to not to block, and whoever
+/// shares it with them may then fail to write.
+fn aside() -> Stdio {
+    let (mut said, write) = std::io::pipe().unwrap();
+    std::thread::spawn(move || std::io::copy(&mut said, &mut std::io::stderr()));
+    write.into()
 }

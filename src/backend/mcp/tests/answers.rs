@@ -4,12 +4,17 @@ use std::time::Duration;
 
 use super::INFO;
 use super::backend;
+use super::backend_of;
 use super::call;
+use super::config_of;
 use super::result;
 use super::run;
 use super::upstream::Behaviour;
 use super::upstream::Upstream;
+use super::upstream::sessions::Handshake;
 use crate::backend::BackendError;
+use crate::model::limits::Limits;
+use crate::model::tenant::BackendEra;
 use crate::protocol::call::Outcome;
 use crate::protocol::call::RpcError;
 use crate::protocol::json::Json;
@@ -182,4 +187,35 @@ async fn errors_keep_what_may_be_said_and_mend_the_rest() {
     let raw = format!("HTTP/1.1 400 Bad\r\nContent-Type: application/json\r\n\r\n{anonymous}");
     upstream.behave("echo", Behaviour::Raw(raw));
     assert!(matches!(run(&backend, call("echo")).await.1, Ok(Outcome::Error(_))));
+}
+
+#[tokio::test]
+async fn the_data_of_an_error_has_a_bound_in_either_era() {
+    let error_of = |code: i64, bytes: usize| {
+        // Quotes are two of the bytes.
+        let data = "x".repeat(bytes - 2);
+        Behaviour::Error(200, format!(r#"{{"code":{code},"message":"m","data":"{data}"}}"#))
+    };
+    for era in [BackendEra::Modern, BackendEra::Handshake] {
+        let upstream = Upstream::start().await;
+        if era == BackendEra::Handshake {
+            upstream.handshake(Handshake::default());
+        }
+        let backend = backend_of(config_of(&upstream.url(), era), Limits::default());
+        for (code, bytes, expected) in [
+            (1, 64 << 10, None),
+            (1, (64 << 10) + 1, Some(r#"{"upstreamDataOmitted":true}"#)),
+            (-32602, 1 << 20, Some(r#"{"upstreamDataOmitted":true}"#)),
+            (-32021, 1 << 20, Some(r#"{"upstreamDataOmitted":true}"#)),
+            (-32000, 1 << 20, Some(r#"{"upstreamDataOmitted":true,"upstreamCode":-32000}"#)),
+        ] {
+            upstream.behave("echo", error_of(code, bytes));
+            let Ok(Outcome::Error(error)) = run(&backend, call("echo")).await.1 else { panic!("{code}") };
+            let data = error.data.unwrap();
+            match expected {
+                Some(expected) => assert_eq!(data.text(), expected),
+                None => assert_eq!(data.bytes().len(), bytes),
+            }
+        }
+    }
 }

@@ -41,6 +41,13 @@ fn backend(upstream: &Upstream) -> Backend {
     backend_of(config_of(&upstream.url(), BackendEra::Handshake), limits)
 }
 
+/// One whose sessions may hear this much in a second.
+fn patient(upstream: &Upstream, listen_messages: usize, listen_bytes: usize) -> Backend {
+    let limits =
+        Limits { listen_time: SOON, listen_messages, listen_bytes, upstream_batch: 4, ..Limits::default() };
+    backend_of(config_of(&upstream.url(), BackendEra::Handshake), limits)
+}
+
 fn of(subject: &str, call: BackendCall) -> BackendCall {
     BackendCall { caller: Arc::new(Caller { subject: subject.into(), ..alice() }), ..call }
 }
@@ -157,6 +164,71 @@ async fn a_server_without_such_a_stream_is_asked_once_a_session() {
     }
     assert!(began.elapsed() < 3 * SOON, "{:?}", began.elapsed());
     assert_eq!(listens(&upstream), 1);
+}
+
+/// Says this until nobody listens any more, at most so many times.
+async fn says_until_nobody_listens(upstream: &Upstream, message: &str, most: usize) {
+    for _ in 0..most {
+        if upstream.say(message) == 0 {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    panic!("somebody still listens");
+}
+
+#[tokio::test]
+async fn a_server_that_says_too_much_there_is_not_heard_any_more() {
+    let noise = r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#;
+    let comments = format!("\n\n:{}", "x".repeat(1 << 10));
+    let long = format!(r#"{{"jsonrpc":"2.0","method":"n","params":{{"x":"{}"}}}}"#, "x".repeat(1 << 10));
+    for (message, listen_messages, listen_bytes) in
+        [(noise, 2, 64 << 10), (&*comments, 1_000, 1 << 10), (&*long, 1_000, 1 << 10), ("\n", 1_000, 256)]
+    {
+        let upstream = server(200).await;
+        let backend = patient(&upstream, listen_messages, listen_bytes);
+        result(&backend, call_with_progress("echo")).await;
+        // That its stream ends in between makes it no better.
+        assert_eq!(upstream.say(message), 1);
+        upstream.hang_up();
+        while listens(&upstream) < 2 {
+            result(&backend, call_with_progress("echo")).await;
+        }
+        says_until_nobody_listens(&upstream, message, 2_000).await;
+        // The session is as good as before, and does not listen again.
+        for _ in 0..3 {
+            result(&backend, call_with_progress("echo")).await;
+        }
+        assert_eq!((listens(&upstream), upstream.sessions().len()), (2, 1));
+    }
+}
+
+#[tokio::test]
+async fn an_array_there_has_so_many_messages_and_an_event_so_many_bytes() {
+    let upstream = Upstream::start().await;
+    upstream.handshake(Handshake { listen: 200, revision: "2025-03-26", ..Handshake::default() });
+    let backend = patient(&upstream, 100, 64 << 10);
+    upstream.behave("echo", Behaviour::Late(SOON));
+    let saying = async {
+        eventually(|| !tokens(&upstream).is_empty()).await;
+        let steps: Vec<_> = (1..5).map(|step| progress(&tokens(&upstream)[0], step)).collect();
+        assert_eq!(upstream.say(&format!("[{}]", steps.join(","))), 1);
+    };
+    let call = async { heard(backend.call(call_with_progress("echo")).await.unwrap()).await };
+    assert_eq!(tokio::join!(call, saying).0, [1, 2, 3, 4]);
+    upstream.behave("echo", Behaviour::Echo);
+    upstream.say("[1,1,1,1,1]");
+    eventually(|| upstream.say("{}") == 0).await;
+    result(&backend, call_with_progress("echo")).await;
+    assert_eq!(listens(&upstream), 1, "deaf");
+    // What is too long cannot be read on, but the next call listens again.
+    let bob = || of("bob", call_with_progress("echo"));
+    result(&backend, bob()).await;
+    upstream.say(&format!(r#"{{"x":"{}"}}"#, "x".repeat(64 << 10)));
+    eventually(|| upstream.say("{}") == 0).await;
+    while listens(&upstream) < 3 {
+        result(&backend, bob()).await;
+    }
 }
 
 #[tokio::test]

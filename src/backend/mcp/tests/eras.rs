@@ -147,7 +147,10 @@ async fn what_is_no_evidence_teaches_nothing() {
     for (behaviour, expected) in [
         (http("401 Who\r\nContent-Length: 0", ""), "Unauthorized"),
         (http("403 No\r\nContent-Length: 0", ""), "Unauthorized"),
+        (http("413 Large\r\nContent-Length: 0", ""), "NotOpened"),
+        (http("414 Long\r\nContent-Length: 0", ""), "NotOpened"),
         (http("429 Slow\r\nContent-Length: 0", ""), "NotOpened"),
+        (http("431 Large\r\nContent-Length: 0", ""), "NotOpened"),
         (http("500 Oops\r\nContent-Type: text/html", "<p>Oops"), "NotOpened"),
         (http("503 Busy\r\nContent-Length: 0", ""), "NotOpened"),
         (error(500, -32603, ""), "NotOpened"),
@@ -294,22 +297,86 @@ async fn a_call_that_may_have_been_done_is_not_sent_again() {
 }
 
 #[tokio::test]
+async fn an_error_under_the_id_of_a_call_ends_it_in_either_era() {
+    let json = |status: u16, body: &str| {
+        Behaviour::Raw(format!("HTTP/1.1 {status} No\r\nContent-Type: application/json\r\n\r\n{body}"))
+    };
+    let result_of = r#"{"jsonrpc":"2.0","id":$ID,"result":{}}"#;
+    for (behaviour, said) in [
+        (error(400, -32000, ""), r#"message: "m""#),
+        (json(404, result_of), "HTTP status"),
+        (json(405, result_of), "HTTP status"),
+        (json(404, r#"{"jsonrpc":"2.0","id":$ID,"error":{"co"#), "not JSON"),
+    ] {
+        let upstream = Upstream::start().await;
+        let backend = auto(&upstream.url(), quick());
+        result(&backend, call("echo")).await;
+        // The server acted, and speaks the handshake from now on.
+        upstream.behave("tools/call", Behaviour::Once(Box::new(behaviour.clone())));
+        upstream.behave("server/discover", error(404, -32601, ""));
+        let answered = run(&backend, call("echo"));
+        let turns = async {
+            eventually(|| upstream.count("tools/call") == 2).await;
+            upstream.handshake(Handshake { ids: Ids::None, ..Handshake::default() });
+        };
+        let ((_, end), ()) = tokio::join!(answered, turns);
+        assert!(format!("{end:?}").contains(said), "{behaviour:?}: {end:?}");
+        assert_eq!(upstream.count("tools/call"), 2, "{behaviour:?}");
+        assert_eq!(upstream.count("initialize"), 0, "{behaviour:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_one_caller_sends_makes_no_server_another_one() {
+    for (mode, era) in [(None, Era::Modern), (Some(Handshake::default()), Era::Handshake)] {
+        for status in [413, 414, 422, 429, 431] {
+            let upstream = Upstream::start().await;
+            if let Some(mode) = &mode {
+                upstream.handshake(mode.clone());
+            }
+            let backend = auto(&upstream.url(), quick());
+            result(&backend, call("echo")).await;
+            let plain = format!("HTTP/1.1 {status} No\r\nContent-Type: text/plain\r\n\r\nToo much");
+            let error = format!(
+                "HTTP/1.1 {status} No\r\nContent-Type: application/json\r\n\r\n{}",
+                r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"Request body is too large"}}"#
+            );
+            for answer in [plain, error] {
+                upstream.behave("echo", Behaviour::Once(Box::new(Behaviour::Raw(answer))));
+                assert!(!matches!(run(&backend, call("echo")).await.1, Ok(Outcome::Result(_))));
+                assert_eq!(known(&backend), Some(era), "{status}");
+                result(&backend, call("echo")).await;
+            }
+            // A session in which a request is refused without a word is not used again.
+            let sessions = if status == 422 { 3 } else { 2 };
+            assert_eq!(upstream.sessions().len(), if era == Era::Handshake { sessions } else { 0 });
+            assert_eq!(upstream.count("server/discover"), 1, "{status}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_modern_server_that_only_says_so_stays_one() {
     let upstream = Upstream::start().await;
     let backend = auto(&upstream.url(), quick());
+    let mut asked = 1;
     for (behaviour, probes) in [
-        (error(400, -32602, ""), 1),
-        (error(404, -32601, ""), 1),
-        (error(400, -32021, ""), 1),
-        (error(200, -32000, ""), 1),
-        (error(400, -32000, ""), 2),
-        (error(400, -32022, ""), 3),
+        (error(400, -32602, ""), 0),
+        (error(404, -32601, ""), 0),
+        (error(400, -32021, ""), 0),
+        (error(200, -32000, ""), 0),
+        (error(400, -32000, ""), 1),
+        (error(400, -32022, ""), 1),
     ] {
         upstream.behave("tools/call", behaviour.clone());
         let (_, end) = run(&backend, call("echo")).await;
         assert!(matches!(end, Ok(Outcome::Error(_))), "{behaviour:?}: {end:?}");
+        // Of one that is in doubt that is found out at the next use.
+        backend.list().await.unwrap();
         assert_eq!(known(&backend), Some(Era::Modern), "{behaviour:?}");
-        assert_eq!(upstream.count("server/discover"), probes, "{behaviour:?}");
+        // Each list asks what the server says of itself, too.
+        asked += 1 + probes;
+        assert_eq!(upstream.count("server/discover"), asked, "{behaviour:?}");
     }
     assert_eq!(upstream.count("tools/call"), 6);
     assert_eq!(upstream.count("initialize"), 0);

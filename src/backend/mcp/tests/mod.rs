@@ -24,6 +24,8 @@ use crate::backend::Backend;
 use crate::backend::BackendCall;
 use crate::backend::BackendError;
 use crate::backend::Surroundings;
+use crate::backend::mcp::upstream::Upstream as Way;
+use crate::backend::seats::Seats;
 use crate::egress::Egress;
 use crate::egress::rules::Rules;
 use crate::exchange::Frame;
@@ -66,15 +68,29 @@ fn config_of(url: &str, era: BackendEra) -> tenant::Backend {
 }
 
 fn backend_of(config: tenant::Backend, limits: Limits) -> Backend {
+    backend_in(config, around(limits))
+}
+
+fn backend_in(config: tenant::Backend, around: Surroundings) -> Backend {
+    Backend::new(Arc::new(config), TenantName::new("acme").unwrap(), around)
+}
+
+/// The way to the server at `url`.
+pub(in crate::backend) fn way(url: &str) -> Arc<Way> {
+    let (config, tenant) = (Arc::new(config(url)), TenantName::new("acme").unwrap());
+    Arc::new(Way::new(&url.parse().unwrap(), config, tenant, around(Limits::default())))
+}
+
+fn around(limits: Limits) -> Surroundings {
     let rules = Rules { allow: vec!["127.0.0.0/8".parse().unwrap()] };
-    let around = Surroundings {
+    Surroundings {
         egress: Egress::new(rules, limits.connect_time, &[]).unwrap(),
+        seats: Seats::new(limits.all_upstream_sessions),
         limits: Arc::new(limits),
         metrics: Arc::new(Metrics::new()),
         tasks: TaskTracker::new(),
         stop: CancellationToken::new(),
-    };
-    Backend::new(Arc::new(config), TenantName::new("acme").unwrap(), around)
+    }
 }
 
 fn backend(url: &str) -> Backend {

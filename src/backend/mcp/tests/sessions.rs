@@ -261,9 +261,13 @@ async fn no_other_refusal_is_taken_for_a_lost_session() {
         (Behaviour::Error(500, r#"{"code":-32000,"message":"m"}"#.into()), 1, 1),
         // Refused without an answer: not sent again, but the next one begins anew.
         (Behaviour::Raw(plain.into()), 1, 2),
+        // It may have meant its session: the next one begins anew, and nothing is sent again.
+        (Behaviour::Error(404, r#"{"code":-32001,"message":"m"}"#.into()), 1, 2),
+        (Behaviour::Error(400, r#"{"code":-32000,"message":"m"}"#.into()), 1, 2),
+        (Behaviour::Error(404, r#"{"code":-32601,"message":"m"}"#.into()), 1, 1),
         // The second time it is an error.
-        (Behaviour::Error(404, r#"{"code":-32001,"message":"m"}"#.into()), 2, 3),
-        (Behaviour::Error(400, r#"{"code":-32000,"message":"m"}"#.into()), 2, 3),
+        (refusal(404, "null", -32001), 2, 3),
+        (refusal(400, "null", -32000), 2, 3),
     ] {
         let upstream = server(Handshake::default()).await;
         let backend = backend(&upstream);
@@ -274,6 +278,66 @@ async fn no_other_refusal_is_taken_for_a_lost_session() {
         upstream.behave("echo", Behaviour::Echo);
         result(&backend, call("echo")).await;
         assert_eq!(upstream.count("initialize"), next, "{behaviour:?}");
+    }
+}
+
+/// A JSON-RPC error under this id, as text.
+fn refusal(status: u16, id: &str, code: i64) -> Behaviour {
+    let error = format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":{code},"message":"theirs"}}}}"#);
+    Behaviour::Raw(format!("HTTP/1.1 {status} No\r\nContent-Type: application/json\r\n\r\n{error}"))
+}
+
+#[tokio::test]
+async fn what_answers_a_call_is_its_answer_and_nothing_is_done_twice() {
+    let json = |body: &str| {
+        Behaviour::Raw(format!("HTTP/1.1 404 No\r\nContent-Type: application/json\r\n\r\n{body}"))
+    };
+    for (behaviour, said) in [
+        (refusal(400, "$ID", -32000), "theirs"),
+        (refusal(404, "$ID", -32000), "theirs"),
+        (refusal(404, "$ID", -32001), "theirs"),
+        (refusal(404, "$ID", -32600), "theirs"),
+        (refusal(404, "\"$ID\"", -32001), "another id"),
+        (json(r#"{"jsonrpc":"2.0","id":$ID,"result":{}}"#), "HTTP status"),
+        (json(r#"[{"jsonrpc":"2.0","id":$ID,"error":{"code":-32001,"message":"m"}}]"#), "HTTP status"),
+        (json(r#"{"jsonrpc":"2.0","id":$ID,"error":{"code":-32001,"#), "not JSON"),
+    ] {
+        for mode in [Handshake::default(), Handshake { revision: "2025-03-26", ..Handshake::default() }] {
+            let upstream = server(mode).await;
+            let backend = backend(&upstream);
+            upstream.behave("echo", behaviour.clone());
+            let (_, end) = run(&backend, call("echo")).await;
+            assert!(format!("{end:?}").contains(said), "{behaviour:?}: {end:?}");
+            assert_eq!(upstream.count("tools/call"), 1, "{behaviour:?}");
+            upstream.behave("echo", Behaviour::Echo);
+            result(&backend, call("echo")).await;
+            assert_eq!(upstream.count("initialize"), 2, "{behaviour:?}: it may have meant its session");
+        }
+    }
+    let head = "HTTP/1.1 404 No\r\n";
+    for behaviour in [
+        refusal(404, "null", -32001),
+        refusal(400, "null", -32000),
+        refusal(404, "\"server-error\"", -32600),
+        json(r#"{"jsonrpc":"2.0","error":{"code":-32000,"message":"m"}}"#),
+        json(r#"{"detail":"Not Found"}"#),
+        json(""),
+        Behaviour::Raw(format!("{head}Content-Length: 0\r\n\r\n")),
+        Behaviour::Raw(format!("{head}\r\nNot Found: Session not found")),
+    ] {
+        let upstream = server(Handshake::default()).await;
+        let backend = backend(&upstream);
+        upstream.behave("echo", Behaviour::Once(Box::new(behaviour.clone())));
+        result(&backend, call("echo")).await;
+        assert_eq!(upstream.count("initialize"), 2, "{behaviour:?}");
+    }
+    // What is only read is asked again, so that who repeats our id is found again.
+    for behaviour in [refusal(400, "$ID", -32000), refusal(404, "$ID", -32001)] {
+        let upstream = server(Handshake::default()).await;
+        let backend = backend(&upstream);
+        upstream.behave("tools/list", Behaviour::Once(Box::new(behaviour)));
+        assert_eq!(backend.list().await.unwrap().tools.entries().len(), 1);
+        assert_eq!(upstream.count("initialize"), 2);
     }
 }
 
@@ -331,6 +395,45 @@ async fn what_comes_before_the_answer_is_dropped_or_relayed() {
     upstream.handshake(Handshake::default());
     let error = run(&backend(&upstream), call_with_progress("echo")).await.1.unwrap_err();
     assert!(error.to_string().contains("JSON object"), "{error}");
+}
+
+#[tokio::test]
+async fn one_array_has_so_many_messages_and_no_arrays() {
+    let upstream = server(Handshake { revision: "2025-03-26", ..Handshake::default() }).await;
+    let backend = backend_of(config(&upstream), Limits { upstream_batch: 8, ..limits() });
+    let log = r#"{"jsonrpc":"2.0","method":"notifications/message"}"#;
+    let array = |messages: usize| format!("[{}]", vec![log; messages].join(","));
+    for (event, expected) in [
+        (array(8), ""),
+        (array(9), "too many messages"),
+        (format!("[{}]", "0,".repeat(200_000) + "0"), "too many messages"),
+        (format!("[{}]", array(1)), "JSON object"),
+    ] {
+        upstream.behave("echo", Behaviour::Events(vec![event]));
+        match run(&backend, call("echo")).await.1 {
+            Ok(_) => assert_eq!(expected, ""),
+            Err(error) => assert!(!expected.is_empty() && error.to_string().contains(expected), "{error}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_is_said_of_a_session_at_its_opening_has_a_bound() {
+    for (behaviour, size) in [(Behaviour::Echo, 16 << 10), (Behaviour::EchoSse, 16 << 10)] {
+        let upstream = server(Handshake::default()).await;
+        upstream.behave("initialize", behaviour);
+        let backend = backend_of(config(&upstream), Limits { initialize_bytes: size, ..limits() });
+        upstream.instructions(&"x".repeat(size));
+        let error = run(&backend, call("echo")).await.1.unwrap_err();
+        assert!(error.to_string().contains("larger than is taken"), "{error}");
+        upstream.instructions(&"x".repeat(size / 2));
+        eventually(|| upstream.sessions().len() == 1).await;
+        let mut end = run(&backend, call("echo")).await.1;
+        while end.is_err() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+            end = run(&backend, call("echo")).await.1;
+        }
+    }
 }
 
 #[tokio::test]
@@ -512,6 +615,65 @@ async fn sessions_end_with_their_backend_but_not_under_a_call() {
         assert!(!deleted("s2"));
         slow.await.unwrap().1.unwrap();
         eventually(|| deleted("s2")).await;
+    }
+}
+
+#[tokio::test]
+async fn all_backends_together_have_so_many_sessions() {
+    let (one, other) = (server(Handshake::default()).await, server(Handshake::default()).await);
+    // A tenant has a quarter of them.
+    let around = super::around(Limits { all_upstream_sessions: 12, ..limits() });
+    let [first, second] = [&one, &other].map(|upstream| super::backend_in(config(upstream), around.clone()));
+    first.list().await.unwrap();
+    for subject in ["a", "b"] {
+        result(&first, call_of(subject)).await;
+    }
+    result(&second, call_of("a")).await;
+    // The gateway's own do not count, and its lists go on when there is no seat.
+    second.list().await.unwrap();
+    result(&first, call_of("c")).await;
+    eventually(|| ended(&one) == 1).await;
+    assert!(one.sessions()[1].ended, "a was not used for longest");
+    other.behave("echo", Behaviour::Hang);
+    let busy = tokio::spawn(super::end_of(second.call(call_of("a")).await.unwrap()));
+    eventually(|| other.count("tools/call") == 2).await;
+    let error = run(&second, call_of("b")).await.1.unwrap_err();
+    assert!(matches!(error, BackendError::Busy), "{error:?}");
+    // A seat comes back with the end of its session.
+    first.shutdown().await;
+    other.behave("echo", Behaviour::Echo);
+    for subject in ["b", "c"] {
+        result(&second, call_of(subject)).await;
+    }
+    assert_eq!((ended(&one), ended(&other)), (4, 0));
+    busy.abort();
+}
+
+#[tokio::test]
+async fn a_retired_backend_ends_with_the_process_whatever_is_in_use() {
+    let upstream = server(Handshake { listen: 200, ..Handshake::default() }).await;
+    let notice_time = Duration::from_millis(300);
+    for is_deaf in [false, true] {
+        let around = super::around(Limits { notice_time, ..limits() });
+        let backend = super::backend_in(config(&upstream), around.clone());
+        result(&backend, call_with_progress("echo")).await;
+        upstream.behave("echo", Behaviour::Hang);
+        let frames = backend.call(call_with_progress("echo")).await.unwrap();
+        let busy = tokio::spawn(super::end_of(frames));
+        let number = upstream.sessions().len();
+        eventually(|| calls(&upstream, number).len() == 2).await;
+        drop(backend);
+        upstream.always(is_deaf.then_some(Behaviour::Hang));
+        // The process ends, and nobody knows the backend any more.
+        let began = tokio::time::Instant::now();
+        around.stop.cancel();
+        around.tasks.close();
+        let over = tokio::time::timeout(notice_time * 10, around.tasks.wait()).await;
+        assert!(over.is_ok() && began.elapsed() < notice_time * 2, "{:?}", began.elapsed());
+        assert_eq!(upstream.sessions()[number - 1].ended, !is_deaf);
+        assert!(!busy.is_finished(), "the call is not ours to end");
+        busy.abort();
+        upstream.always(None).behave("echo", Behaviour::Echo);
     }
 }
 
