@@ -5,15 +5,13 @@ use serde_json::Value;
 use crate::auth::error::Reason;
 use crate::auth::jwt::Object;
 use crate::model::caller::Caller;
+use crate::model::caller::LEEWAY;
 use crate::model::endpoint::Endpoint;
 use crate::model::endpoint::Owner;
 use crate::model::endpoint::TenantRule;
 use crate::model::endpoint::Trust;
 use crate::model::name::TenantName;
 use crate::model::scope::Scopes;
-
-/// How far the issuer's clock and ours may be apart, in seconds.
-const LEEWAY: u64 = 30;
 
 /// The caller that `claims`, whose signature is proven, make at `endpoint` under `trust`.
 pub(super) fn caller(

@@ -218,7 +218,7 @@ pub enum BackendError {
     #[error("the backend has changed since it was listed")]
     Stale,
     /// As many calls are in flight to it as are allowed.
-    #[error("too many calls to this backend are in progress")]
+    #[error("as many calls to this backend, or sessions with it, are in progress as may be")]
     Busy,
     /// The secret that it needs cannot be read, or is no header value.
     #[error("the gateway's credential for the backend cannot be read")]
@@ -292,6 +292,18 @@ impl Backend {
         match self {
             Self::Mcp(backend) => backend.list().await,
             Self::Demo(backend) => backend.list(),
+        }
+    }
+
+    /// Waits until the backend may not be what it was when it was last listed: it has forgotten its
+    /// sessions, or answers as if it were of another era.
+    ///
+    /// # Cancel safety
+    /// Dropping the future loses nothing.
+    pub async fn suspected(&self) {
+        match self {
+            Self::Mcp(backend) => backend.suspected().await,
+            Self::Demo(_) => std::future::pending().await,
         }
     }
 

@@ -157,9 +157,16 @@ impl Source {
     /// # Cancel safety
     /// Dropping the future loses at most a nudge.
     pub(super) async fn rest(&self, wait: Duration) {
-        let until = Instant::now() + wait;
+        let mut until = Instant::now() + wait;
         loop {
             tokio::select! {
+                () = self.home.live.suspected() => {
+                    if self.nudge().is_some() {
+                        return;
+                    }
+                    // It was asked a moment ago, and may have changed since.
+                    until = until.min(Instant::now() + NUDGE_GAP);
+                }
                 () = tokio::time::sleep_until(until) => return,
                 () = self.nudged.notified() => {
                     // A nudge that came while the backend was being asked is served already.

@@ -5,6 +5,9 @@ use std::sync::Arc;
 use crate::model::name::TenantName;
 use crate::model::scope::Scopes;
 
+/// How far a credential's clock and ours may differ, in seconds.
+pub const LEEWAY: u64 = 30;
+
 /// Who sent a request, as the verified credential says and nothing else.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Caller {
@@ -23,6 +26,11 @@ pub struct Caller {
 }
 
 impl Caller {
+    /// Until when requests with the credential are taken, in seconds since the Unix epoch.
+    pub fn good_until(&self) -> u64 {
+        self.expires_at.saturating_add(LEEWAY)
+    }
+
     /// What handles are bound to: (tenant, issuer, subject, client), unambiguously joined.
     pub fn principal(&self) -> String {
         let client = self.client.as_deref().unwrap_or_default();

@@ -225,7 +225,7 @@ pub async fn visit(app: &Arc<App>, visit: Visit, trail: &mut Trail) -> Result<Re
     match visit.purpose {
         Purpose::Listen => {
             let listening = app.sessions.listen(&party.caller, &session)?;
-            let end = session.expires_at.min(party.caller.expires_at);
+            let end = session.expires_at.min(party.caller.good_until());
             Ok(Reply::Notices(notices(app.clone(), party, end, listening)))
         }
         Purpose::End => {

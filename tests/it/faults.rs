@@ -101,7 +101,7 @@ pub fn wrong_answers(elsewhere: &str) -> Vec<Row> {
         unknown("answers result and error", body(both), "either"),
         unknown("answers neither", body(r#"{"jsonrpc":"2.0","id":$ID}"#), "either"),
         unknown("answers a batch", body(&format!("[{right}]")), "JSON object"),
-        unknown("answers 202", http("202 Accepted\r\nContent-Length: 0", ""), "HTTP status"),
+        unknown("answers 202", http("202 Accepted\r\nContent-Length: 0", ""), "notification"),
         unknown("answers a surprise", result(r#"{"resultType":"surprise"}"#), "not known"),
         unknown("asks for input", result(r#"{"resultType":"input_required"}"#), "input_required"),
         unknown("compresses", Behaviour::Gzip, "compressed"),

@@ -116,12 +116,13 @@ async fn every_fault_has_its_answer_and_harms_no_other_call() {
     // Its own requests are answered here; what it said then never comes.
     rows.retain(|row| row.fault != "asks on the stream");
     rows.push(unknown("asks on the stream", Behaviour::ServerRequest, "idle timeout"));
-    rows.push(unknown("asks without end", Behaviour::Asks(vec!["ping"; 100]), "too many requests"));
-    let lost = "does not know the session";
-    rows.push(unknown("always says 404", http("404 Not Found\r\nContent-Length: 0", ""), lost));
+    // Nothing can have run: a proxy may send it again.
+    let lost =
+        |fault, behaviour| row(fault, behaviour, 502, -32603, Value::Null, "does not know the session");
+    rows.push(lost("always says 404", http("404 Not Found\r\nContent-Length: 0", "")));
     let null = r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"theirs"}}"#;
     let no_session = http("400 Bad Request\r\nContent-Type: application/json", null);
-    rows.push(unknown("always says 400 and -32000 of no request", no_session, lost));
+    rows.push(lost("always says 400 and -32000 of no request", no_session));
     for (n, row) in rows.iter().enumerate() {
         bad.tool(&format!("t{n}"), &format!(r#"{{"name":"t{n}","inputSchema":{{"type":"object"}}}}"#));
         bad.behave(&format!("t{n}"), row.behaviour.clone());
@@ -205,7 +206,8 @@ async fn odd_but_legal_servers_are_served() {
     ] {
         let old = server(mode.clone()).await;
         old.behave("initialize", Behaviour::EchoSse).behave("tools/list", Behaviour::EchoSse);
-        old.behave("echo", Behaviour::Asks(vec!["ping", "elicitation/create"]));
+        let asks = [vec!["elicitation/create"], vec!["ping"; 100]].concat();
+        old.behave("echo", Behaviour::Asks(asks));
         let (gw, alice) = before(&old).await;
         let result = alice.call_tool("old_echo", json!({"a": 1})).await.result();
         assert_eq!(result["structuredContent"]["a"], 1, "{mode:?}");
@@ -406,12 +408,13 @@ async fn a_server_killed_and_restarted_under_load_is_found_again_and_not_hammere
     load.goes_on("everybody has a session", 200, 0).await;
     assert_eq!(openings(&old), 2 + 12);
 
-    // Restarted: every session is gone, and each is opened once more. Nobody notices.
+    // Restarted: every session is gone, and each is opened once more, the gateway's own too, since its
+    // lists are asked for anew. Nobody notices.
     let (_, bad) = load.counts();
     for restart in 1..4 {
         old.forget_sessions();
         load.goes_on("calls go on", 200, 0).await;
-        assert!(openings(&old) <= 2 + 12 * (restart + 1), "{}", openings(&old));
+        assert!(openings(&old) <= 2 + 12 + 13 * restart, "{}", openings(&old));
     }
     assert_eq!(load.counts().1, bad);
 
@@ -650,6 +653,19 @@ async fn a_server_that_changes_its_era_is_served_on() {
             assert_eq!(result["structuredContent"]["round"], round);
         }
     }
+    gw.stop().await;
+}
+
+#[tokio::test]
+async fn a_server_that_was_restarted_as_something_else_is_listed_anew() {
+    let old = server(Handshake::default()).await;
+    let (gw, alice) = before(&old).await;
+    alice.call_tool("old_echo", json!({})).await.result();
+    // By the schedule it would be minutes.
+    old.forget_sessions().tool("fresh", r#"{"name":"fresh","inputSchema":{"type":"object"}}"#);
+    alice.call_tool("old_echo", json!({})).await.result();
+    eventually("its new tool is listed", async || alice.tools().await.contains(&"old_fresh".to_owned()))
+        .await;
     gw.stop().await;
 }
 

@@ -140,7 +140,7 @@ impl Flight {
                 Err(Failure::Astray(end)) => return Step::Astray(Astray { untouched: true, end }),
                 Err(Failure::NoSession) if self.again => {
                     let reason = "it does not know the session that it has just begun";
-                    return BackendError::Invalid(reason).into();
+                    return BackendError::NotOpened(reason).into();
                 }
                 Err(Failure::NoSession) => {
                     self.again = true;
@@ -315,6 +315,8 @@ impl Flight {
     fn lost(&self, sent: &Sent) -> Failure {
         sent.lease.lost();
         self.pool.backoff().doubt();
+        // It may have been restarted as something else.
+        sent.lease.session().upstream().suspect();
         Failure::NoSession
     }
 

@@ -61,6 +61,11 @@ impl Mcp {
         list::everything(self).await
     }
 
+    /// Waits until the server may not be what it was.
+    pub async fn suspected(&self) {
+        self.upstream.suspected().await;
+    }
+
     /// Begins a call; see [`Backend::call`](crate::backend::Backend::call).
     pub async fn call(&self, call: BackendCall) -> Result<Frames<BackendError>, BackendError> {
         call::begin(&self.probe, call).await

@@ -8,6 +8,7 @@
 //! spec: basic/versioning, Backward Compatibility with Initialization-Based Versions;
 //! streamable-http, Backward Compatibility
 
+use std::fmt;
 use std::sync::Arc;
 use std::sync::Mutex;
 use std::sync::MutexGuard;
@@ -45,6 +46,16 @@ pub(in crate::backend) enum Era {
     Modern,
     /// Sessions that begin with `initialize`.
     Handshake,
+}
+
+impl fmt::Display for Era {
+    /// As the tenants file names it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Modern => "modern",
+            Self::Handshake => "legacy",
+        })
+    }
 }
 
 /// What is known of one server's era, and how it is found out.
@@ -123,7 +134,8 @@ impl Probe {
             && self.learnt.compare_exchange(was, UNKNOWN, Ordering::AcqRel, Ordering::Acquire).is_ok()
         {
             let (tenant, backend) = (&self.upstream.tenant, &self.upstream.config.name);
-            tracing::info!(%tenant, %backend, ?era, "a backend answers as if it were of another era");
+            tracing::info!(%tenant, %backend, %era, "a backend answers as if it were of another era");
+            self.upstream.suspect();
         }
     }
 
@@ -164,7 +176,7 @@ impl Probe {
         match &found {
             Ok(era) => {
                 self.learnt.store(stored(*era), Ordering::Release);
-                tracing::info!(%tenant, %backend, ?era, "the era of a backend is known");
+                tracing::info!(%tenant, %backend, %era, "the era of a backend is known");
             }
             Err(error) => tracing::debug!(%tenant, %backend, %error, "the era of a backend is not known"),
         }

@@ -89,7 +89,7 @@ impl Reader {
                 return Err(BackendError::Invalid("its answer is neither JSON nor an event stream"));
             }
             (Media::Json, _) if status.is_client_error() || status.is_server_error() => Form::Json,
-            _ => return Err(BackendError::Invalid("its HTTP status is an error without a JSON-RPC body")),
+            _ => return Err(BackendError::Invalid(without_body(status))),
         };
         Ok(Self {
             connection: head.extensions.remove(),
@@ -232,6 +232,24 @@ impl Drop for Reader {
 
 /// What is wrong with a status that says less than a message should.
 pub(in crate::backend) const UNEXPLAINED: &str = "its HTTP status is an error without a JSON-RPC error";
+
+/// That there is nothing to read under this status.
+fn without_body(status: StatusCode) -> &'static str {
+    match status.as_u16() {
+        202 | 204 => "it accepted a request as if it were a notification",
+        400 => "its HTTP status is 400 without a JSON-RPC error",
+        404 => "its HTTP status is 404 without a JSON-RPC error",
+        405 => "its HTTP status is 405 without a JSON-RPC error",
+        406 => "its HTTP status is 406 without a JSON-RPC error",
+        415 => "its HTTP status is 415 without a JSON-RPC error",
+        429 => "its HTTP status is 429 without a JSON-RPC error",
+        500 => "its HTTP status is 500 without a JSON-RPC error",
+        502 => "its HTTP status is 502 without a JSON-RPC error",
+        503 => "its HTTP status is 503 without a JSON-RPC error",
+        504 => "its HTTP status is 504 without a JSON-RPC error",
+        _ => "its HTTP status is an error without a JSON-RPC error",
+    }
+}
 
 const TOO_LARGE: &str = "its answer is larger than is taken";
 

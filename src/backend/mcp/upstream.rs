@@ -13,6 +13,7 @@ use http::header::ACCEPT;
 use http::header::CONTENT_TYPE;
 use http_body_util::Full;
 use hyper::body::Incoming;
+use tokio::sync::Notify;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::Semaphore;
 
@@ -40,6 +41,7 @@ pub(in crate::backend) struct Upstream {
     next_id: AtomicU64,
     /// A permit is held while a call is in flight, and returned when its stream is dropped.
     slots: Arc<Semaphore>,
+    suspected: Notify,
 }
 
 impl Upstream {
@@ -54,12 +56,35 @@ impl Upstream {
         let slots = Arc::new(Semaphore::new(limits.upstream_calls));
         let target = url.as_str().parse().ok();
         let egress = around.egress.apart();
-        Self { config, tenant, limits, around, egress, target, next_id: AtomicU64::new(1), slots }
+        Self {
+            config,
+            tenant,
+            limits,
+            around,
+            egress,
+            target,
+            next_id: AtomicU64::new(1),
+            slots,
+            suspected: Notify::new(),
+        }
     }
 
     /// An id that no other request to this server has.
     pub(in crate::backend) fn mint_id(&self) -> u64 {
         self.next_id.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// The server may not be what it was: its lists are worth asking for.
+    pub(in crate::backend) fn suspect(&self) {
+        self.suspected.notify_one();
+    }
+
+    /// Waits until the server may not be what it was.
+    ///
+    /// # Cancel safety
+    /// Dropping the future loses nothing.
+    pub(in crate::backend) async fn suspected(&self) {
+        self.suspected.notified().await;
     }
 
     /// A place among the calls in flight.

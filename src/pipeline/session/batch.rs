@@ -74,7 +74,7 @@ pub(super) fn work(context: Context, json: &Json) -> Result<Work<Refusal>, Legac
 
 impl Batch {
     fn new(context: Context) -> Self {
-        let ends_at = context.party.caller.expires_at.min(context.session.expires_at);
+        let ends_at = context.party.caller.good_until().min(context.session.expires_at);
         let left = Duration::from_secs(ends_at.saturating_sub(context.app.clock.now()));
         let end = Instant::now().checked_add(left).unwrap_or(context.deadline);
         // Progress of one would stand between the answers to others.

@@ -254,8 +254,8 @@ async fn a_batch_ends_with_its_token_its_session_and_its_tenant() {
     let call = |id: u64| request(&json!(id), "tools/call", &json!({"name": "echo"}));
     let alice = || gw.caller_at("/t/acme/mcp", "acme", "alice", "");
     let cases: [(&str, &str, &dyn Fn()); 5] = [
-        // A token is for an hour, and a session for a day.
-        ("token", "token", &|| gw.app.clock.advance(60 * 60)),
+        // A token is for an hour and half a minute of leeway, and a session for a day.
+        ("token", "token", &|| gw.app.clock.advance(60 * 60 + 30)),
         ("session", "session", &|| gw.app.clock.advance(60)),
         ("tenant", "not served", &|| write("tenants: {}")),
         ("era", "not served", &|| write(&tenant(OWN, ", legacy: off"))),
