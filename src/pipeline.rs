@@ -9,6 +9,7 @@ pub mod session;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use futures_util::StreamExt;
 use http::HeaderMap;
 use tokio::time::Instant;
 use tracing::Instrument;
@@ -139,7 +140,14 @@ where
     let call = call::validate(request, &post.headers, accept)?;
     let exchange = begin(party, call, Instant::now() + app.limits.call_time, trail);
     let span = trail.span.clone();
-    answer(app, exchange, &mut trail.facts).instrument(span).await
+    let reply = answer(app, exchange, &mut trail.facts).instrument(span).await?;
+    // What goes on may still send the request once more.
+    Ok(match reply {
+        Reply::Stream(frames) => Reply::Stream(Box::pin(frames.inspect(move |_| {
+            let _until_dropped = &held;
+        }))),
+        other => other,
+    })
 }
 
 /// Step 5: who asks, and of which tenant.

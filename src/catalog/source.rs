@@ -161,11 +161,13 @@ impl Source {
         loop {
             tokio::select! {
                 () = self.home.live.suspected() => {
-                    if self.nudge().is_some() {
-                        return;
+                    let last = self.attempts.borrow().nudge.map(|nudge| nudge.at + LEAST_TTL);
+                    match last.filter(|next| *next > Instant::now()) {
+                        // Some servers lose sessions all the time.
+                        Some(next) => until = until.min(next),
+                        None if self.nudge().is_some() => return,
+                        None => {}
                     }
-                    // It was asked a moment ago, and may have changed since.
-                    until = until.min(Instant::now() + NUDGE_GAP);
                 }
                 () = tokio::time::sleep_until(until) => return,
                 () = self.nudged.notified() => {

@@ -32,6 +32,7 @@ use crate::backend::mcp::call::Step;
 use crate::backend::mcp::probe;
 use crate::backend::mcp::response::Reader;
 use crate::backend::mcp::response::UNEXPLAINED;
+use crate::backend::mcp::response::may_answer;
 use crate::exchange::Frame;
 use crate::protocol::call::Outcome;
 use crate::protocol::code;
@@ -186,6 +187,7 @@ impl Flight {
         };
         let response = response.inspect_err(|_| self.pool.backoff().doubt())?;
         let status = response.status();
+        let may_answer = self.prepared.method == Method::ToolsCall && may_answer(response.headers());
         match Reader::open(response, self.pool.limits().upstream_bytes, self.depth) {
             Ok(reader) => {
                 // Who answers so has taken it, and it is not sent again.
@@ -196,7 +198,7 @@ impl Flight {
                 Ok(Heard::Nothing)
             }
             // spec: 2025-11-25 basic/transports, Session Management
-            Err(_) if status == StatusCode::NOT_FOUND && sent.lease.session().has_id() => {
+            Err(_) if status == StatusCode::NOT_FOUND && sent.lease.session().has_id() && !may_answer => {
                 Err(self.lost(&sent))
             }
             Err(error) => Err(self.spoilt(&sent, status, error)),
@@ -315,8 +317,10 @@ impl Flight {
     fn lost(&self, sent: &Sent) -> Failure {
         sent.lease.lost();
         self.pool.backoff().doubt();
-        // It may have been restarted as something else.
-        sent.lease.session().upstream().suspect();
+        // It may have been restarted as something else; lists that show it are on their way to that.
+        if self.holder != Holder::Gateway {
+            sent.lease.session().upstream().suspect();
+        }
         Failure::NoSession
     }
 

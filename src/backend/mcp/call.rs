@@ -162,7 +162,10 @@ impl Voyage {
     /// speaks now and nothing can happen twice.
     async fn turn(&mut self, astray: Astray) -> Result<(), Result<Outcome, BackendError>> {
         let era = self.leg.era();
-        self.probe.forget(era);
+        // Lists that show it are on their way to what there is now.
+        if self.probe.forget(era) && matches!(self.question, Question::Caller(_)) {
+            self.probe.upstream().suspect();
+        }
         if self.turned || !(astray.untouched || self.question.is_safe()) {
             return Err(astray.end);
         }

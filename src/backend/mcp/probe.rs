@@ -127,16 +127,16 @@ impl Probe {
         }
     }
 
-    /// Forgets `era`, unless something else was learnt since, or it is configured.
-    pub(in crate::backend) fn forget(&self, era: Era) {
+    /// Forgets `era`, unless something else was learnt since, or it is configured. Whether it did.
+    pub(in crate::backend) fn forget(&self, era: Era) -> bool {
         let was = stored(era);
-        if self.setting == BackendEra::Auto
-            && self.learnt.compare_exchange(was, UNKNOWN, Ordering::AcqRel, Ordering::Acquire).is_ok()
-        {
+        let forgets = self.setting == BackendEra::Auto
+            && self.learnt.compare_exchange(was, UNKNOWN, Ordering::AcqRel, Ordering::Acquire).is_ok();
+        if forgets {
             let (tenant, backend) = (&self.upstream.tenant, &self.upstream.config.name);
             tracing::info!(%tenant, %backend, %era, "a backend answers as if it were of another era");
-            self.upstream.suspect();
         }
+        forgets
     }
 
     /// Joins the probe that is going on, or begins one. It does not end with who began it.

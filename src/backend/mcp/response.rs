@@ -233,6 +233,17 @@ impl Drop for Reader {
 /// What is wrong with a status that says less than a message should.
 pub(in crate::backend) const UNEXPLAINED: &str = "its HTTP status is an error without a JSON-RPC error";
 
+/// Whether a body that cannot be read may still be somebody's answer: it is declared as JSON of some
+/// kind or as a stream, or hides what it is.
+pub(in crate::backend) fn may_answer(headers: &HeaderMap) -> bool {
+    let declared = match value(headers, CONTENT_TYPE) {
+        Ok(declared) => declared.unwrap_or_default().to_ascii_lowercase(),
+        Err(_) => return true,
+    };
+    let encoded = headers::single(headers, CONTENT_ENCODING) != Single::Zero;
+    encoded || declared.contains("json") || declared.starts_with("text/event-stream")
+}
+
 /// That there is nothing to read under this status.
 fn without_body(status: StatusCode) -> &'static str {
     match status.as_u16() {

@@ -331,6 +331,20 @@ async fn what_answers_a_call_is_its_answer_and_nothing_is_done_twice() {
         result(&backend, call("echo")).await;
         assert_eq!(upstream.count("initialize"), 2, "{behaviour:?}");
     }
+    // What cannot be read may be the call's own answer, too.
+    for declared in [
+        "Content-Type: text/event-stream",
+        "Content-Type: application/problem+json",
+        "Content-Type: application/json\r\nContent-Encoding: gzip",
+        "Content-Type: a/b\r\nContent-Type: a/b",
+    ] {
+        let upstream = server(Handshake::default()).await;
+        let backend = backend(&upstream);
+        let behaviour = Behaviour::Raw(format!("{head}{declared}\r\nContent-Length: 1\r\n\r\nx"));
+        upstream.behave("echo", Behaviour::Once(Box::new(behaviour)));
+        run(&backend, call("echo")).await.1.unwrap_err();
+        assert_eq!(upstream.count("tools/call"), 1, "{declared}");
+    }
     // What is only read is asked again, so that who repeats our id is found again.
     for behaviour in [refusal(400, "$ID", -32000), refusal(404, "$ID", -32001)] {
         let upstream = server(Handshake::default()).await;
