@@ -12,7 +12,6 @@ pub mod demo;
 mod legacy;
 pub mod mcp;
 mod meter;
-pub mod seats;
 
 use std::future::Future;
 use std::sync::Arc;
@@ -25,13 +24,13 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::backend::clock::Clock;
-use crate::backend::seats::Seats;
 use crate::egress::Egress;
 use crate::egress::error::EgressError;
 use crate::exchange::Frames;
 use crate::model::caller::Caller;
 use crate::model::limits::Limits;
 use crate::model::name::TenantName;
+use crate::model::tally::Tally;
 use crate::model::tenant;
 use crate::model::tenant::BackendKind;
 use crate::protocol::json::Json;
@@ -49,8 +48,8 @@ pub struct Surroundings {
     pub limits: Arc<Limits>,
     /// What is counted.
     pub metrics: Arc<Metrics>,
-    /// The sessions that there may be with all of them together.
-    pub seats: Arc<Seats>,
+    /// The sessions of callers with all of them together, each tenant's.
+    pub seats: Arc<Tally<TenantName>>,
     /// What goes on when nobody waits for it: beginning sessions, telling that they have ended.
     pub tasks: TaskTracker,
     /// Cancelled when the process ends.

@@ -22,7 +22,6 @@ use tokio_util::task::TaskTracker;
 use crate::backend::Backend;
 use crate::backend::Listing;
 use crate::backend::Surroundings;
-use crate::backend::seats::Seats;
 use crate::catalog::entry::Home;
 use crate::catalog::snapshot::Snapshot;
 use crate::catalog::source;
@@ -86,7 +85,7 @@ impl Catalogs {
             egress,
             limits: limits.clone(),
             metrics: metrics.clone(),
-            seats: Seats::new(limits.all_upstream_sessions),
+            seats: Arc::default(),
             tasks: tasks.clone(),
             stop: stop.clone(),
         };

@@ -18,9 +18,9 @@ use tokio_util::task::TaskTracker;
 use crate::exchange::Frame;
 use crate::exchange::Frames;
 use crate::exchange::Reply;
-use crate::legacy::tally::Tally;
 use crate::model::limits::Limits;
 use crate::model::name::TenantName;
+use crate::model::tally::Tally;
 
 /// A tenant may have one of so many parts of all calls that go on.
 const PARTS: usize = 4;

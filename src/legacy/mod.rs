@@ -16,7 +16,6 @@ pub mod registry;
 mod schema;
 pub mod session;
 pub mod shape;
-mod tally;
 
 use crate::protocol::version::Handshake;
 

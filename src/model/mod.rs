@@ -8,5 +8,6 @@ pub mod limits;
 pub mod link;
 pub mod name;
 pub mod scope;
+pub mod tally;
 pub mod tenant;
 pub mod uri;

@@ -34,12 +34,16 @@ use crate::backend::legacy::sessions::Key;
 use crate::backend::legacy::sessions::Opened;
 use crate::backend::legacy::sessions::Sessions;
 use crate::backend::mcp::upstream::Upstream;
-use crate::backend::seats::Seat;
 use crate::model::limits::Limits;
+use crate::model::name::TenantName;
+use crate::model::tally::Counted;
 use crate::telemetry::metrics::SessionEvent;
 
 /// How often a session is looked for that was open a moment ago.
 const TRIES: usize = 3;
+
+/// A tenant may hold one of so many parts of all sessions of callers.
+const PARTS: usize = 4;
 
 /// How many sessions are ended at a time.
 const ENDINGS: usize = 32;
@@ -125,7 +129,8 @@ impl Pool {
             Ok(Some(found))
         } else {
             let around = &self.upstream.around;
-            let seat = || around.seats.take(&self.upstream.tenant);
+            let most = self.limits().all_upstream_sessions;
+            let seat = || around.seats.take(self.upstream.tenant.clone(), most / PARTS, most);
             sessions.make_room(&key.holder, self.limits().upstream_sessions, seat).map(|room| {
                 ended.extend(room.oldest);
                 let (pool, holder) = (self.clone(), key.holder.clone());
@@ -144,7 +149,7 @@ impl Pool {
     fn begin(
         self: &Arc<Self>,
         key: Key,
-        seat: Option<Seat>,
+        seat: Option<Counted<TenantName>>,
         opening: impl Future<Output = Result<Session, Unopened>> + Send + 'static,
     ) -> Opened {
         let (tell, told) = oneshot::channel();
@@ -254,7 +259,11 @@ struct Begun<'p> {
 
 impl Begun<'_> {
     /// Puts what was opened where it is looked for.
-    fn place(mut self, seat: Option<Seat>, opened: Result<Session, Unopened>) -> Result<(), Unopened> {
+    fn place(
+        mut self,
+        seat: Option<Counted<TenantName>>,
+        opened: Result<Session, Unopened>,
+    ) -> Result<(), Unopened> {
         let Some(key) = self.key.take() else { return Ok(()) };
         let mut sessions = self.pool.sessions();
         sessions.opened(&key);

@@ -12,8 +12,9 @@ use tokio::time::Instant;
 use crate::backend::BackendError;
 use crate::backend::legacy::session::Session;
 use crate::backend::legacy::session::Unopened;
-use crate::backend::seats::Seat;
 use crate::model::caller::Caller;
+use crate::model::name::TenantName;
+use crate::model::tally::Counted;
 
 /// Whose session it is.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -71,7 +72,7 @@ pub(super) struct Held {
     pub(super) session: Arc<Session>,
     key: Key,
     /// What it takes of all the sessions that there may be; the gateway's own take nothing.
-    seat: Option<Seat>,
+    seat: Option<Counted<TenantName>>,
     /// Requests that use it.
     leases: usize,
     /// When it was last taken or given back.
@@ -81,7 +82,7 @@ pub(super) struct Held {
 
 /// Room for one more session.
 pub(super) struct Room {
-    pub(super) seat: Option<Seat>,
+    pub(super) seat: Option<Counted<TenantName>>,
     /// The session that had to go for it.
     pub(super) oldest: Option<Held>,
 }
@@ -142,7 +143,12 @@ impl Sessions {
     }
 
     /// Puts a session where it is found. One of an earlier value of the credential is returned.
-    pub(super) fn put(&mut self, key: Key, session: Arc<Session>, seat: Option<Seat>) -> Option<Held> {
+    pub(super) fn put(
+        &mut self,
+        key: Key,
+        session: Arc<Session>,
+        seat: Option<Counted<TenantName>>,
+    ) -> Option<Held> {
         let held = Held { session, key, seat, leases: 0, used: Instant::now(), fate: Fate::Stays };
         if self.is_outdated(&held.key) {
             return Some(held);
@@ -227,7 +233,7 @@ impl Sessions {
         &mut self,
         holder: &Holder,
         most: usize,
-        seat: impl FnOnce() -> Option<Seat>,
+        seat: impl FnOnce() -> Option<Counted<TenantName>>,
     ) -> Result<Room, BackendError> {
         let is_caller = *holder != Holder::Gateway;
         let mut room = Room { seat: is_caller.then(seat).flatten(), oldest: None };

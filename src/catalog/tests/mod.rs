@@ -18,7 +18,6 @@ use crate::backend::Backend;
 use crate::backend::Listed;
 use crate::backend::Listing;
 use crate::backend::Surroundings;
-use crate::backend::seats::Seats;
 use crate::catalog::admission::Admission;
 use crate::catalog::admission::admit;
 use crate::catalog::entry::Home;
@@ -99,7 +98,7 @@ fn home(config: &Arc<tenant::Backend>) -> Arc<Home> {
         egress: egress(),
         limits: Arc::new(limits()),
         metrics: Arc::new(Metrics::new()),
-        seats: Seats::new(limits().all_upstream_sessions),
+        seats: Arc::default(),
         tasks: TaskTracker::new(),
         stop: CancellationToken::new(),
     };

@@ -8,7 +8,7 @@ use std::sync::MutexGuard;
 use std::sync::PoisonError;
 
 /// Counts by holder. A holder who has none is forgotten.
-pub(super) struct Tally<K>(Mutex<Counts<K>>);
+pub struct Tally<K>(Mutex<Counts<K>>);
 
 struct Counts<K> {
     all: usize,
@@ -16,7 +16,7 @@ struct Counts<K> {
 }
 
 /// One more, until it is dropped.
-pub(super) struct Counted<K: Eq + Hash> {
+pub struct Counted<K: Eq + Hash> {
     tally: Arc<Tally<K>>,
     holder: K,
 }
@@ -29,7 +29,7 @@ impl<K> Default for Tally<K> {
 
 impl<K: Eq + Hash> Tally<K> {
     /// Counts one more for `holder`, unless it has `most` or there are `most_of_all` together.
-    pub(super) fn take(self: &Arc<Self>, holder: K, most: usize, most_of_all: usize) -> Option<Counted<K>>
+    pub fn take(self: &Arc<Self>, holder: K, most: usize, most_of_all: usize) -> Option<Counted<K>>
     where
         K: Clone,
     {
