@@ -67,7 +67,7 @@ impl<E: 'static> Reply<E> {
             Self::Accepted => Reply::Accepted,
             Self::Once(outcome) => Reply::Once(outcome),
             Self::Stream(frames) => Reply::Stream(Box::pin(frames.map(move |frame| match frame {
-                Frame::Progress(json) => Frame::Progress(json),
+                Frame::Notice(json) => Frame::Notice(json),
                 Frame::End(end) => Frame::End(end.map_err(&rename)),
             }))),
             Self::Opened { outcome, session } => Reply::Opened { outcome, session },
@@ -89,9 +89,9 @@ pub type Frames<E> = Pin<Box<dyn Stream<Item = Frame<E>> + Send>>;
 
 /// One step of an answer that may be a stream.
 pub enum Frame<E> {
-    /// A complete `notifications/progress` message for the client. A newer one replaces
-    /// one that was not yet written.
-    Progress(Json),
+    /// A complete notification for the client about its request. Where it reads too slowly, newer ones
+    /// take the place of older ones.
+    Notice(Json),
     /// How it ended.
     End(Result<Outcome, E>),
 }

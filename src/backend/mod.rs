@@ -12,10 +12,12 @@ pub mod demo;
 mod legacy;
 pub mod mcp;
 mod meter;
+pub mod watch;
 
 use std::future::Future;
 use std::sync::Arc;
 
+use futures_util::stream;
 use http::HeaderName;
 use http::HeaderValue;
 use tokio::runtime::Handle;
@@ -24,6 +26,8 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::backend::clock::Clock;
+use crate::backend::watch::Interest;
+use crate::backend::watch::Watching;
 use crate::egress::Egress;
 use crate::egress::error::EgressError;
 use crate::exchange::Frames;
@@ -175,6 +179,8 @@ pub struct BackendCall {
     pub params: Json,
     /// The client's checked `_meta`.
     pub meta: Meta,
+    /// What the backend is told that its client can do, an object: what this gateway carries of it.
+    pub capabilities: Json,
     /// `Mcp-Param-*`, minted from `params` and the backend's own schema.
     pub param_headers: Vec<(HeaderName, HeaderValue)>,
     /// When the answer is worth nothing any more.
@@ -303,6 +309,18 @@ impl Backend {
         match self {
             Self::Mcp(backend) => backend.suspected().await,
             Self::Demo(_) => std::future::pending().await,
+        }
+    }
+
+    /// Opens a subscription to what changes. It is open, and nothing is missed from now on, when this
+    /// returns.
+    ///
+    /// # Cancel safety
+    /// Dropping the future, or the stream of changes, ends the subscription.
+    pub async fn watch(&self, interest: Interest) -> Result<Watching, BackendError> {
+        match self {
+            Self::Mcp(backend) => backend.watch(interest).await,
+            Self::Demo(_) => Ok(Watching { honoured: interest, changes: Box::pin(stream::pending()) }),
         }
     }
 

@@ -8,6 +8,7 @@ pub mod admission;
 pub mod cursor;
 pub mod entry;
 pub mod header_params;
+pub mod herald;
 pub mod mirror;
 pub mod names;
 pub mod refresh;

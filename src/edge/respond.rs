@@ -238,7 +238,7 @@ fn ended(outcome: &Outcome) -> Ended {
         Outcome::Result(result) if result.member("isError").and_then(|e| e.boolean()) == Some(true) => {
             Ended::Error
         }
-        Outcome::Result(_) => Ended::Ok,
+        Outcome::Result(_) | Outcome::Asks(_) | Outcome::Task(_) => Ended::Ok,
         Outcome::Error(_) => Ended::Error,
     }
 }
@@ -308,7 +308,7 @@ fn decorate(headers: &mut HeaderMap, refusal: &Refusal, endpoint: &Endpoint) {
 /// spec: streamable-http, Protocol Version Header
 fn status_of(outcome: &Outcome) -> StatusCode {
     match outcome {
-        Outcome::Result(_) => StatusCode::OK,
+        Outcome::Result(_) | Outcome::Asks(_) | Outcome::Task(_) => StatusCode::OK,
         Outcome::Error(error) => match error.code {
             code::METHOD_NOT_FOUND => StatusCode::NOT_FOUND,
             code::MISSING_CAPABILITY => StatusCode::BAD_REQUEST,

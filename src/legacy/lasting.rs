@@ -150,5 +150,5 @@ impl<E: Send + 'static> Drop for LastingFrames<E> {
 
 /// Reads `frames` to their end.
 async fn finish<E>(mut frames: Frames<E>) {
-    while let Some(Frame::Progress(_)) = frames.next().await {}
+    while let Some(Frame::Notice(_)) = frames.next().await {}
 }

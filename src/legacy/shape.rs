@@ -75,6 +75,8 @@ impl Shape {
             Outcome::Error(error) if error.code == code::MISSING_CAPABILITY => self.lacking(error),
             Outcome::Error(error) if matches!(self.result, Form::Read) => Outcome::Error(unread(error)),
             Outcome::Error(error) => Outcome::Error(error),
+            // What this era has no form for.
+            other @ (Outcome::Asks(_) | Outcome::Task(_)) => other,
         }
     }
 

@@ -17,6 +17,7 @@ use crate::exchange::Frame;
 use crate::exchange::Frames;
 use crate::exchange::Reply;
 use crate::methods::CallError;
+use crate::methods::declare;
 use crate::model::limits::Limits;
 use crate::protocol::call::Outcome;
 use crate::protocol::call::RpcError;
@@ -50,6 +51,7 @@ pub(super) async fn forward(
         name: entry.own.clone(),
         params,
         meta: call.meta.clone(),
+        capabilities: declare::carried(&call.meta.capabilities),
         param_headers,
         deadline: exchange.deadline,
     };
@@ -62,7 +64,7 @@ pub(super) async fn forward(
     let capabilities = call.meta.capabilities.clone();
     let mut asked = Asked { metrics: metrics.clone(), began: Instant::now(), ended: Ended::Cancelled };
     let frames = frames.map(move |frame| match asked.hear(frame) {
-        Frame::Progress(json) => Frame::Progress(json),
+        Frame::Notice(json) => Frame::Notice(json),
         Frame::End(end) => {
             let end = end.map(|outcome| lacking(outcome, &capabilities)).and_then(&finish);
             Frame::End(end.map_err(CallError::Backend))
@@ -83,7 +85,7 @@ impl Asked {
     fn hear(&mut self, frame: Frame<BackendError>) -> Frame<BackendError> {
         if let Frame::End(end) = &frame {
             self.ended = match end {
-                Ok(Outcome::Result(_)) => Ended::Ok,
+                Ok(Outcome::Result(_) | Outcome::Asks(_) | Outcome::Task(_)) => Ended::Ok,
                 Ok(Outcome::Error(_)) => Ended::Error,
                 Err(BackendError::TimedOut { .. }) => Ended::TimedOut,
                 Err(_) => Ended::Failed,

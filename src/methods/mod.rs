@@ -1,6 +1,7 @@
 //! The methods that are served, one file each.
 
 pub mod complete;
+mod declare;
 pub mod discover;
 mod forward;
 mod links;

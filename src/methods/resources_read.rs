@@ -39,6 +39,7 @@ pub async fn answer(
         Ok(match links.change(outcome, Links::contents) {
             Outcome::Result(result) => Outcome::Result(cacheable(&result, public)),
             Outcome::Error(error) => Outcome::Error(not_found(error, &uri)),
+            other @ (Outcome::Asks(_) | Outcome::Task(_)) => other,
         })
     };
     let params = exchange.call.params.clone();

@@ -45,8 +45,16 @@ pub struct Call {
 /// How a request ended, as JSON-RPC says it.
 #[derive(Clone, Debug)]
 pub enum Outcome {
-    /// `result`, an object.
+    /// `result`, an object: what was asked for (`resultType` is `complete`).
     Result(Json),
+    /// `result`, an object that asks the client back (`input_required`).
+    ///
+    /// spec: patterns/mrtr
+    Asks(Json),
+    /// `result`, an object that names the task which goes on in its place (`task`).
+    ///
+    /// spec: SEP-2663
+    Task(Json),
     /// `error`.
     Error(RpcError),
 }

@@ -40,7 +40,7 @@ pub async fn settle<E: Send + 'static>(
     let first = async {
         loop {
             match frames.next().await {
-                Some(Frame::Progress(_)) if !sse => {}
+                Some(Frame::Notice(_)) if !sse => {}
                 other => return other,
             }
         }
@@ -156,7 +156,7 @@ pub fn write<E: Send + 'static>(
     let read = async move {
         let end = loop {
             match frames.next().await {
-                Some(Frame::Progress(json)) => inbox.0.progressed(json),
+                Some(Frame::Notice(json)) => inbox.0.progressed(json),
                 Some(Frame::End(end)) => break Some(end),
                 None => break None,
             }

@@ -147,7 +147,7 @@ impl Work {
             self.step += 1;
             self.clocks.progressed();
             if let Some(token) = &self.token {
-                return Some((Frame::Progress(progress(token, self.step, self.steps)), self));
+                return Some((Frame::Notice(progress(token, self.step, self.steps)), self));
             }
         }
         if self.over {

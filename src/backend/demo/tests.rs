@@ -67,6 +67,7 @@ fn call(tool: &str, arguments: &str) -> BackendCall {
             traceparent: None,
             unknown: Vec::new(),
         },
+        capabilities: json("{}"),
         param_headers: Vec::new(),
         deadline: Instant::now() + Duration::from_secs(30),
     }
@@ -77,7 +78,7 @@ async fn run(demo: &Demo, call: BackendCall) -> (usize, Result<Outcome, BackendE
     let mut progress = 0;
     loop {
         match frames.next().await.expect("an end") {
-            Frame::Progress(_) => progress += 1,
+            Frame::Notice(_) => progress += 1,
             Frame::End(end) => {
                 assert!(frames.next().await.is_none());
                 return (progress, end);

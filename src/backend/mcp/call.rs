@@ -106,7 +106,7 @@ pub(super) async fn begin(
         let mut voyage = voyage?;
         let frame = voyage.next().await;
         // What is over is dropped at once: its slot is free before anybody reads the frame.
-        let voyage = matches!(frame, Frame::Progress(_)).then_some(voyage);
+        let voyage = matches!(frame, Frame::Notice(_)).then_some(voyage);
         Some((frame, voyage))
     })))
 }

@@ -69,7 +69,7 @@ impl Flight {
                 Ok(Heard::Nothing) => tokio::task::consume_budget().await,
                 Ok(Heard::Progress(message)) => {
                     clocks.progressed();
-                    return Step::Frame(Frame::Progress(message));
+                    return Step::Frame(Frame::Notice(message));
                 }
                 Ok(Heard::Final(outcome)) => return Step::Frame(Frame::End(Ok(outcome))),
                 Err(step) => return step,

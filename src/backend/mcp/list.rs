@@ -146,6 +146,9 @@ async fn page(mcp: &Mcp, list: List, cursor: Option<&Json>) -> Result<Option<Jso
         Ok(Outcome::Error(_)) | Err(BackendError::Stale) => {
             Err(BackendError::Invalid("it answered a list with an error"))
         }
+        Ok(Outcome::Asks(_) | Outcome::Task(_)) => {
+            Err(BackendError::Invalid("it answered a list with something else"))
+        }
         // spec: patterns/mrtr: lists never ask for input.
         Err(BackendError::InputRequired) => {
             Err(BackendError::Invalid("it answered a list with `input_required`"))

@@ -27,6 +27,8 @@ use crate::backend::legacy::sessions::Holder;
 use crate::backend::mcp::probe::Era;
 use crate::backend::mcp::probe::Probe;
 use crate::backend::mcp::upstream::Upstream;
+use crate::backend::watch::Interest;
+use crate::backend::watch::Watching;
 use crate::exchange::Frames;
 use crate::model::name::TenantName;
 use crate::model::tenant;
@@ -66,6 +68,11 @@ impl Mcp {
         self.upstream.suspected().await;
     }
 
+    /// Opens a subscription; see [`Backend::watch`](crate::backend::Backend::watch).
+    pub async fn watch(&self, _interest: Interest) -> Result<Watching, BackendError> {
+        Err(BackendError::NotOpened("it is not watched"))
+    }
+
     /// Begins a call; see [`Backend::call`](crate::backend::Backend::call).
     pub async fn call(&self, call: BackendCall) -> Result<Frames<BackendError>, BackendError> {
         call::begin(&self.probe, call).await
@@ -97,7 +104,7 @@ impl Mcp {
         }
         match self.ask(Method::Discover, Object::new()).await? {
             Outcome::Result(result) => Ok(Some(result)),
-            Outcome::Error(_) => Ok(None),
+            Outcome::Error(_) | Outcome::Asks(_) | Outcome::Task(_) => Ok(None),
         }
     }
 }

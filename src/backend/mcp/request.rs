@@ -25,10 +25,6 @@ pub(in crate::backend) const PROGRESS_TOKEN_KEY: &str = "progressToken";
 /// The key of `_meta`, and the header, for the trace that a request is part of.
 pub(in crate::backend) const TRACEPARENT: &str = "traceparent";
 
-/// What a client may be able to do but cannot do through us: what asks the user back, and
-/// whatever an extension means.
-const NOT_RELAYED: [&str; 4] = ["elicitation", "sampling", "roots", "extensions"];
-
 /// The request that `call` becomes, under the id `id`.
 pub(super) fn call(
     upstream: &Upstream,
@@ -124,13 +120,7 @@ fn our_meta() -> Object {
 ///
 /// spec: basic/index, _meta
 fn meta_of(id: u64, call: &BackendCall) -> Json {
-    let mut capabilities = Object::new();
-    for (key, value) in call.meta.capabilities.members() {
-        if !NOT_RELAYED.contains(&&*key) {
-            capabilities = capabilities.put(&key, &value);
-        }
-    }
-    let mut meta = meta_with(&capabilities.finish());
+    let mut meta = meta_with(&call.capabilities);
     if call.meta.progress_token.is_some() {
         meta = meta.put_str(PROGRESS_TOKEN_KEY, &progress_token(id));
     }

@@ -39,7 +39,9 @@ pub(super) fn message(id: Option<&Json>, outcome: &Outcome) -> Json {
         message = message.put("id", id);
     }
     match outcome {
-        Outcome::Result(result) => message.put("result", result).finish(),
+        Outcome::Result(result) | Outcome::Asks(result) | Outcome::Task(result) => {
+            message.put("result", result).finish()
+        }
         Outcome::Error(error) => {
             let mut object = Object::new().put_i64("code", error.code).put_str("message", &error.message);
             if let Some(data) = &error.data {

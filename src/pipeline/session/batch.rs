@@ -129,6 +129,8 @@ impl Batch {
 fn alone(outcome: Outcome) -> Outcome {
     match outcome {
         Outcome::Result(result) => Outcome::Result(result.alone()),
+        Outcome::Asks(result) => Outcome::Asks(result.alone()),
+        Outcome::Task(result) => Outcome::Task(result.alone()),
         Outcome::Error(error) => Outcome::Error(RpcError { data: error.data.map(|d| d.alone()), ..error }),
     }
 }
@@ -148,7 +150,7 @@ fn fitted(answer: Answered<Refusal>, room: &mut usize) -> Answered<Refusal> {
 fn size(answer: &Answered<Refusal>) -> usize {
     let id = answer.id.as_ref().map(RequestId::as_json).map_or(0, |id| id.bytes().len());
     let end = match &answer.end {
-        Ok(Outcome::Result(result)) => result.bytes().len(),
+        Ok(Outcome::Result(result) | Outcome::Asks(result) | Outcome::Task(result)) => result.bytes().len(),
         Ok(Outcome::Error(RpcError { message, data, .. })) => {
             let data = data.as_ref().map_or(0, |data| data.bytes().len());
             Json::from_str_value(message).bytes().len() + data

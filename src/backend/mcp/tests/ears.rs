@@ -73,7 +73,7 @@ async fn heard(mut frames: Frames<BackendError>) -> Vec<u64> {
     let mut heard = Vec::new();
     while let Some(frame) = frames.next().await {
         match frame {
-            Frame::Progress(message) => {
+            Frame::Notice(message) => {
                 let message: Value = serde_json::from_str(message.text()).unwrap();
                 assert_eq!(message["params"]["progressToken"], "theirs");
                 heard.push(message["params"]["progress"].as_u64().unwrap());

@@ -121,6 +121,7 @@ fn call(tool: &str) -> BackendCall {
         name: tool.into(),
         params: json(r#"{"name":"crm_echo","arguments":{"text":"hi"}}"#),
         meta: Meta { capabilities: json("{}"), progress_token: None, traceparent: None, unknown: Vec::new() },
+        capabilities: json("{}"),
         param_headers: Vec::new(),
         deadline: Instant::now() + Duration::from_secs(60),
     }
@@ -138,7 +139,7 @@ async fn end_of(mut frames: Frames<BackendError>) -> (Vec<String>, End) {
     let mut progress = Vec::new();
     while let Some(frame) = frames.next().await {
         match frame {
-            Frame::Progress(message) => progress.push(message.text().to_owned()),
+            Frame::Notice(message) => progress.push(message.text().to_owned()),
             Frame::End(end) => {
                 assert!(frames.next().await.is_none(), "nothing comes after the end");
                 return (progress, end);
