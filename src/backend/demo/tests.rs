@@ -178,7 +178,7 @@ async fn answers(method: Method, name: &str, params: &str) -> Result<Json, i64> 
     match run(&demo(), call).await.1 {
         Ok(Outcome::Result(result)) => Ok(result),
         Ok(Outcome::Error(error)) => Err(error.code),
-        Err(error) => panic!("{error}"),
+        other => panic!("{other:?}"),
     }
 }
 

@@ -30,7 +30,7 @@ fn outcome(revision: Handshake, result: Form, outcome: Outcome) -> Outcome {
 fn shaped(revision: Handshake, form: Form, text: &str) -> String {
     match outcome(revision, form, Outcome::Result(json(text))) {
         Outcome::Result(result) => result.text().to_owned(),
-        Outcome::Error(error) => panic!("{error:?}"),
+        other => panic!("{other:?}"),
     }
 }
 
@@ -109,6 +109,7 @@ fn a_capability_that_cannot_be_asked_for_is_said_to_the_model() {
             assert_eq!(result.text(), r#"{"content":[{"type":"text","text":"needs \"x\""}],"isError":true}"#);
             None
         }
+        other => panic!("{other:?}"),
     };
     assert_eq!(code_of(CALL, code::MISSING_CAPABILITY), None);
     assert_eq!(code_of(Form::Plain, code::MISSING_CAPABILITY), Some((code::INTERNAL_ERROR, "[1]".into())));
