@@ -28,7 +28,7 @@ const LIST_DEPTHS: usize = 4;
 /// What a server is asked.
 pub(in crate::backend) enum Question {
     /// A caller's request.
-    Caller(BackendCall),
+    Caller(Box<BackendCall>),
     /// A request on the gateway's own account, with these `params`.
     Own(Method, Json),
 }
@@ -101,7 +101,7 @@ pub(super) async fn begin(
     let upstream = probe.upstream();
     let slot = upstream.slot()?;
     let clocks = Clocks::start(upstream.config.idle_timeout, upstream.config.timeout, call.deadline);
-    let voyage = Box::new(Voyage::begin(probe, Question::Caller(call), clocks, Some(slot)).await?);
+    let voyage = Box::new(Voyage::begin(probe, Question::Caller(Box::new(call)), clocks, Some(slot)).await?);
     Ok(Box::pin(stream::unfold(Some(voyage), |voyage| async {
         let mut voyage = voyage?;
         let frame = voyage.next().await;
