@@ -61,6 +61,12 @@ limits! {
     orphan_calls: count 4, 100_000;
     caller_streams: count 1, 10_000;
     tenant_streams: count 1, 1_000_000;
+    subscription_uris: count 1, 10_000;
+    subscription_bytes: size 256, MIB;
+    subscription_time: duration 1, 60 * SECOND;
+    notification_pause: duration 1, 60 * SECOND;
+    upstream_watches: count 1, 10_000;
+    watch_linger: duration 1, HOUR;
     batch_messages: count 1, 10_000;
     batch_calls: count 1, 1_000;
     batch_bytes: size KIB, 1024 * MIB;

@@ -58,10 +58,23 @@ pub struct Limits {
     pub orphan_time: Duration,
     /// Most calls that go on without their clients; a tenant's, a quarter of them.
     pub orphan_calls: usize,
-    /// Most GET streams of one caller.
+    /// Most streams that one caller listens on, those of its sessions included; and, beside them, most of
+    /// its sessions that subscribe to resources.
     pub caller_streams: usize,
-    /// Most GET streams of one tenant.
+    /// Most of either of one tenant.
     pub tenant_streams: usize,
+    /// Most resources that one listener, or one session, subscribes to.
+    pub subscription_uris: usize,
+    /// Most bytes of their URIs together.
+    pub subscription_bytes: usize,
+    /// How long an acknowledgement waits for the backends of its resources.
+    pub subscription_time: Duration,
+    /// Least time between two notifications of one kind to one listener.
+    pub notification_pause: Duration,
+    /// Most subscriptions for resources with one backend; each has at most 256 of them.
+    pub upstream_watches: usize,
+    /// How long a subscription with a backend is kept that nobody wants any more.
+    pub watch_linger: Duration,
     /// Most messages of one batch.
     pub batch_messages: usize,
     /// Most messages of one batch that are answered at a time.
@@ -184,6 +197,12 @@ impl Default for Limits {
             orphan_calls: 1_000,
             caller_streams: 64,
             tenant_streams: 2_000,
+            subscription_uris: 256,
+            subscription_bytes: 64 << 10,
+            subscription_time: seconds(1),
+            notification_pause: Duration::from_millis(100),
+            upstream_watches: 64,
+            watch_linger: seconds(10),
             batch_messages: 100,
             batch_calls: 8,
             batch_bytes: 16 << 20,

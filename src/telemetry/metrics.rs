@@ -158,6 +158,8 @@ pub struct Metrics {
     connections_open: Gauge,
     streams_open: Gauge,
     session_streams_open: Gauge,
+    listens_open: Gauge,
+    notifications_sent: Family<ByKind, Counter>,
     sessions_opened: Counter,
     sessions_ended: Counter,
     refusals: Family<ByKind, Counter>,
@@ -190,6 +192,8 @@ impl Metrics {
             connections_open: Gauge::default(),
             streams_open: Gauge::default(),
             session_streams_open: Gauge::default(),
+            listens_open: Gauge::default(),
+            notifications_sent: Family::default(),
             sessions_opened: Counter::default(),
             sessions_ended: Counter::default(),
             refusals: Family::default(),
@@ -238,6 +242,10 @@ impl Metrics {
         registry.register("sessions_ended", "Sessions that their clients ended", ended);
         let open = self.session_streams_open.clone();
         registry.register("session_streams_open", "GET streams of sessions open", open);
+        let open = self.listens_open.clone();
+        registry.register("listens_open", "Answers to `subscriptions/listen` open", open);
+        let sent = self.notifications_sent.clone();
+        registry.register("notifications_sent", "Notifications of changes sent to listeners", sent);
     }
 
     fn register_rooms(&mut self) {
@@ -296,6 +304,16 @@ impl Metrics {
     /// A session's GET stream is open until the guard is dropped.
     pub fn session_stream_open(&self) -> Open {
         Open::new(&self.session_streams_open)
+    }
+
+    /// An answer to `subscriptions/listen` is open until the guard is dropped.
+    pub fn listen_open(&self) -> Open {
+        Open::new(&self.listens_open)
+    }
+
+    /// A listener was told of a change of this kind.
+    pub fn notification_sent(&self, kind: &'static str) {
+        self.notifications_sent.get_or_create(&ByKind { kind }).inc();
     }
 
     /// The gauge of open client connections, for `edge::accept`.
@@ -408,6 +426,7 @@ mod tests {
         // A metric with labels is told from its first value on.
         metrics.request(None, Outcome::Ok, Duration::ZERO);
         metrics.refusal("x");
+        metrics.notification_sent("x");
         metrics.token_cache(true);
         metrics.key_fetch(Outcome::Ok);
         metrics.upstream(Outcome::Ok, Duration::ZERO);
