@@ -306,7 +306,7 @@ async fn a_resource_that_has_moved_counts_as_changed_where_it_is_now() {
     let member = hub.join(&acme(), Kinds::NONE);
     let uri = Arc::from("note://a");
     member.want(&uri, &entry(&old, &uri)).unwrap();
-    assert_eq!(member.honoured(vec![uri.clone()]).await, [uri.clone()]);
+    assert_eq!(member.honoured(vec![uri.clone()]).await, std::slice::from_ref(&uri));
     let notices = &mut subscription(member, "1", Kinds::NONE, &[]);
     said(notices);
     hub.relink(&acme(), |uri| Some(entry(&old, uri))).await;

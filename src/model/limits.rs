@@ -166,6 +166,7 @@ pub struct Limits {
 }
 
 impl Default for Limits {
+    #[expect(clippy::too_many_lines, reason = "it is a list")]
     fn default() -> Self {
         let seconds = Duration::from_secs;
         Self {

@@ -13,6 +13,7 @@ mod identity;
 mod isolation;
 mod ladder;
 mod legacy_backends;
+mod listen;
 mod observe;
 mod peers;
 mod prompts;
