@@ -125,7 +125,7 @@ impl Server {
         let app = Arc::new(App {
             auth: Authenticator::new(egress.clone(), clock.clone(), &limits, metrics.clone()),
             bodies: Budget::new(limits.bodies_bytes),
-            catalogs: Catalogs::new(egress, limits.clone(), metrics.clone()),
+            catalogs: Catalogs::new(egress, limits.clone(), metrics.clone(), Arc::new(())),
             sessions: Sessions::new(&limits),
             hub: Hub::new(limits.clone(), metrics.clone(), tasks.clone()),
             orphanage: Orphanage::new(&limits, tasks.clone()),

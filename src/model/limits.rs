@@ -111,12 +111,16 @@ pub struct Limits {
     pub upstream_session_idle: Duration,
     /// How long a call that wants progress waits until its session's GET stream is open.
     pub listen_time: Duration,
-    /// Longest event that is taken from a session's GET stream.
+    /// Longest event that is taken from a session's GET stream, or from a subscription.
     pub listen_event_bytes: usize,
-    /// What a session's GET streams may say in a second; saved up for half a minute.
+    /// What a session's GET streams, or a subscription, may say in a second; saved up for half a minute.
     pub listen_bytes: usize,
     /// How many messages that may be, likewise.
     pub listen_messages: usize,
+    /// Most subscriptions to what changes at one backend.
+    pub upstream_watches: usize,
+    /// Time until a backend has acknowledged one.
+    pub watch_time: Duration,
     /// Time for what a backend is only told: that a call is cancelled, that a session has ended.
     pub notice_time: Duration,
     /// Most pages of one list of a backend.
@@ -133,6 +137,8 @@ pub struct Limits {
     pub list_time: Duration,
     /// Between two refreshes of a backend's catalog, where its ttl says nothing; jittered.
     pub refresh_time: Duration,
+    /// How long the lists of a backend that does not give them any more stay in the catalog.
+    pub catalog_grace: Duration,
     /// How long a first request waits for a tenant's first catalog.
     pub first_catalog_time: Duration,
     /// Longest URI of a resource, or URI template, as its backend has it.
@@ -225,6 +231,8 @@ impl Default for Limits {
             listen_event_bytes: 64 << 10,
             listen_bytes: 32 << 10,
             listen_messages: 100,
+            upstream_watches: 16,
+            watch_time: seconds(10),
             notice_time: seconds(2),
             upstream_pages: 100,
             upstream_tools: 5_000,
@@ -233,6 +241,9 @@ impl Default for Limits {
             upstream_templates: 200,
             list_time: seconds(20),
             refresh_time: seconds(300),
+            // Longer than a deployment or a short outage; clients that drop tools in between ask their
+            // users for approval again.
+            catalog_grace: seconds(600),
             first_catalog_time: seconds(5),
             uri_bytes: 2 << 10,
             description_bytes: 8 << 10,
