@@ -122,12 +122,13 @@ impl Server {
         };
         let limits = Arc::new(accept::fitted(settings.limits.clone()));
         let tasks = TaskTracker::new();
+        let hub = Hub::new(limits.clone(), metrics.clone(), tasks.clone());
         let app = Arc::new(App {
             auth: Authenticator::new(egress.clone(), clock.clone(), &limits, metrics.clone()),
             bodies: Budget::new(limits.bodies_bytes),
-            catalogs: Catalogs::new(egress, limits.clone(), metrics.clone(), Arc::new(())),
+            catalogs: Catalogs::new(egress, limits.clone(), metrics.clone(), hub.clone()),
             sessions: Sessions::new(&limits),
-            hub: Hub::new(limits.clone(), metrics.clone(), tasks.clone()),
+            hub,
             orphanage: Orphanage::new(&limits, tasks.clone()),
             limits,
             clock,

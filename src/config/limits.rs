@@ -65,7 +65,6 @@ limits! {
     subscription_bytes: size 256, MIB;
     subscription_time: duration 1, 60 * SECOND;
     notification_pause: duration 1, 60 * SECOND;
-    upstream_watches: count 1, 10_000;
     watch_linger: duration 1, HOUR;
     batch_messages: count 1, 10_000;
     batch_calls: count 1, 1_000;

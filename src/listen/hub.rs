@@ -388,7 +388,7 @@ fn upward(uri: &str, most: usize) -> impl Iterator<Item = &str> {
     while !uri.is_char_boundary(end) {
         end -= 1;
     }
-    let cuts = uri[..end].rmatch_indices('/').take(LEVELS);
-    own.into_iter()
-        .chain(cuts.flat_map(move |(at, _)| [&uri[..=at], &uri[..at]]).filter(move |above| *above != uri))
+    let cuts = uri[..end].rmatch_indices(['/', '#', '?']).take(LEVELS);
+    let above = cuts.flat_map(move |(at, cut)| [(cut == "/").then_some(&uri[..=at]), Some(&uri[..at])]);
+    own.into_iter().chain(above.flatten().filter(move |above| *above != uri))
 }

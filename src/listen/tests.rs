@@ -288,6 +288,8 @@ async fn who_subscribes_to_what_a_resource_lies_below_hears_of_it() {
     for (changed, heard) in [
         ("file:///a/b/c.txt", 3),
         ("file:///a/b/d.txt", 2),
+        ("file:///a/b/c.txt#part", 3),
+        ("file:///a?q=1", 1),
         ("file:///a/b", 1),
         ("file:///a", 1),
         ("file:///ab", 0),
@@ -349,7 +351,7 @@ async fn a_listener_has_so_many_resources_and_a_caller_and_a_tenant_so_many_plac
 #[tokio::test]
 async fn a_backend_has_so_many_subscriptions_and_what_does_not_fit_is_not_honoured() {
     let hub = hub_with(|limits| {
-        (limits.subscription_uris, limits.upstream_watches) = (1_000, 2);
+        (limits.subscription_uris, limits.upstream_watches) = (1_000, 4);
     });
     let (home, member) = (home("notes"), hub.join(&acme(), Kinds::NONE));
     let uris: Vec<Arc<str>> = (0..600).map(|n| format!("note://{n}").into()).collect();

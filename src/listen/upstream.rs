@@ -17,7 +17,6 @@ use futures_util::StreamExt;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio::time::sleep_until;
-use tokio::time::timeout;
 use tokio::time::timeout_at;
 
 use crate::backend::watch::Change;
@@ -145,7 +144,7 @@ impl Lines {
         let found = line.strands.iter().find(|strand| strand.state().resources.len() < STRAND).cloned();
         let strand = match found {
             Some(strand) => strand,
-            None if line.strands.len() >= hub.limits.upstream_watches => return None,
+            None if line.strands.len() >= most(&hub.limits) => return None,
             None => {
                 let strand = Arc::new(Strand::new(tenant.clone(), entry.home.clone()));
                 line.strands.push(strand.clone());
@@ -254,7 +253,7 @@ impl Strand {
             let Some(standing) = state.resources.get_mut(own) else { continue };
             let is_honoured = honoured.contains(own);
             standing.heard = if is_honoured { Heard::Honoured } else { Heard::Refused };
-            if std::mem::take(&mut standing.late) {
+            if is_honoured && std::mem::take(&mut standing.late) {
                 missed.push(own);
             }
         }
@@ -264,12 +263,13 @@ impl Strand {
     }
 
     /// It is not open, or not for all that is wanted: those who have heard nothing wait no longer. Where it
-    /// is `lost`, nobody knows what changes from now on.
+    /// is `lost`, nobody knows what changes from now on; what was refused stays refused.
     fn failed(&self, lost: bool) {
         let mut state = self.state();
         state.failing = true;
         for standing in state.resources.values_mut() {
-            if lost || standing.heard == Heard::Nothing {
+            let is_open = standing.heard == Heard::Honoured;
+            if standing.heard == Heard::Nothing || (is_open && lost) {
                 *standing = Standing { heard: Heard::Failed, late: true };
             }
         }
@@ -352,8 +352,7 @@ pub(super) async fn follow(hub: Arc<Hub>, strand: Arc<Strand>) {
 /// Opens a subscription for `uris`.
 async fn begin(hub: &Hub, strand: &Strand, uris: &[Arc<str>]) -> Option<Watching> {
     let interest = Interest { uris: uris.to_vec(), ..Interest::default() };
-    let watching = timeout(hub.limits.open_time, strand.home.live.watch(interest)).await.ok()?;
-    match watching {
+    match strand.home.live.watch(interest).await {
         Ok(watching) => {
             strand.opened(hub, uris, &watching.honoured);
             Some(watching)
@@ -396,6 +395,11 @@ async fn until(at: Option<Instant>) {
         Some(at) => sleep_until(at).await,
         None => pending().await,
     }
+}
+
+/// Most strands of a line: each may be open twice while it is reopened, and lists need a subscription, too.
+fn most(limits: &Limits) -> usize {
+    (limits.upstream_watches / 2).max(1)
 }
 
 /// How long nothing is tried after so many failures: doubled each time, up to a bound, and by chance.

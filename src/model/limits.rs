@@ -71,8 +71,6 @@ pub struct Limits {
     pub subscription_time: Duration,
     /// Least time between two notifications of one kind to one listener.
     pub notification_pause: Duration,
-    /// Most subscriptions for resources with one backend; each has at most 256 of them.
-    pub upstream_watches: usize,
     /// How long a subscription with a backend is kept that nobody wants any more.
     pub watch_linger: Duration,
     /// Most messages of one batch.
@@ -208,7 +206,6 @@ impl Default for Limits {
             subscription_bytes: 64 << 10,
             subscription_time: seconds(1),
             notification_pause: Duration::from_millis(100),
-            upstream_watches: 64,
             watch_linger: seconds(10),
             batch_messages: 100,
             batch_calls: 8,
