@@ -216,7 +216,8 @@ async fn perform(app: &App, exchange: &Exchange, routed: Routed) -> Result<Reply
             trace::tool(&Span::current(), &tool.entry.public);
             let call =
                 methods::tools_call::answer(exchange, &tool, &snapshot, &app.catalogs, limits, metrics);
-            call.await
+            let ids = methods::tasks::Ids::new(exchange, &tool.entry, keys, now, limits);
+            call.await.and_then(|reply| ids.name(reply))
         }
         Route::Prompt(prompt) => {
             methods::prompts_get::answer(exchange, &prompt, &snapshot, limits, metrics).await
@@ -225,6 +226,7 @@ async fn perform(app: &App, exchange: &Exchange, routed: Routed) -> Result<Reply
             methods::resources_read::answer(exchange, &resource, &snapshot, limits, metrics).await
         }
         Route::Complete(completion) => methods::complete::answer(exchange, completion, limits, metrics).await,
+        Route::Task(task) => methods::tasks::answer(exchange, &task, &snapshot, limits, metrics).await,
     };
     Ok(reply?.map_err(Refusal::from))
 }

@@ -3,6 +3,7 @@
 mod complete;
 mod prompt;
 mod resource;
+pub mod task;
 mod tool;
 
 use std::sync::Arc;
@@ -22,6 +23,7 @@ use crate::protocol::json::Json;
 use crate::protocol::json::Kind;
 use crate::protocol::methods::List;
 use crate::protocol::methods::Method;
+use crate::protocol::tasks;
 pub use crate::router::tool::tool;
 use crate::seal::KeyRing;
 
@@ -44,6 +46,8 @@ pub enum Route {
     Resource(Arc<Entry>),
     /// To the backend of what is completed.
     Complete(Completion),
+    /// To the backend of this task.
+    Task(Arc<Entry>),
 }
 
 impl Route {
@@ -53,7 +57,9 @@ impl Route {
             Self::Discover | Self::List { .. } => None,
             Self::Tool(tool) => Some(&tool.entry),
             Self::Prompt(prompt) => Some(&prompt.entry),
-            Self::Resource(entry) | Self::Complete(Completion { of: entry, .. }) => Some(entry),
+            Self::Resource(entry) | Self::Complete(Completion { of: entry, .. }) | Self::Task(entry) => {
+                Some(entry)
+            }
         }
     }
 }
@@ -81,6 +87,13 @@ pub enum RouteError {
     /// Step 17: a state that we did not mint for this caller and call, or that ended.
     #[error("the request state is not valid for this call: call again without it")]
     InvalidState,
+    /// The client does not know tasks, and asks about one.
+    #[error("this needs the client capability `extensions[\"{}\"]`", tasks::EXTENSION)]
+    NeedsTasks,
+    /// Steps 17 and 18: a task id that we did not mint for this caller, or that ended; or of a backend, or a
+    /// tool, that the caller may not use any more. Nobody can tell which.
+    #[error("unknown task")]
+    UnknownTask,
     /// Step 18: absent, or hidden from this caller; nobody can tell which.
     #[error("unknown tool: {0}")]
     UnknownTool(String),
@@ -127,6 +140,9 @@ pub fn route(
         Method::PromptsGet => prompt::prompt(snapshot, exchange).map(Route::Prompt),
         Method::ResourcesRead => resource::resource(snapshot, exchange).map(Route::Resource),
         Method::Complete => complete::completion(snapshot, exchange).map(Route::Complete),
+        Method::TasksGet | Method::TasksUpdate | Method::TasksCancel => {
+            task::task(snapshot, exchange, keys, now).map(Route::Task)
+        }
     }
 }
 
