@@ -112,9 +112,11 @@ fn route(error: &RouteError) -> &'static str {
         RouteError::NeedsStream => "media",
         RouteError::InvalidParams(_) | RouteError::MissingArgument(_) => "params",
         RouteError::InvalidCursor | RouteError::InvalidState => "handle",
-        RouteError::UnknownTool(_) | RouteError::UnknownPrompt(_) | RouteError::UnknownResource { .. } => {
-            "unknown_target"
-        }
+        RouteError::NeedsTasks => "capability",
+        RouteError::UnknownTool(_)
+        | RouteError::UnknownPrompt(_)
+        | RouteError::UnknownResource { .. }
+        | RouteError::UnknownTask => "unknown_target",
         RouteError::ParamMismatch { .. } => "header_mismatch",
     }
 }

@@ -218,7 +218,8 @@ async fn perform(app: &Arc<App>, exchange: &Exchange, routed: Routed) -> Result<
             trace::tool(&Span::current(), &tool.entry.public);
             let call =
                 methods::tools_call::answer(exchange, &tool, &snapshot, &app.catalogs, limits, metrics);
-            call.await
+            let ids = methods::tasks::Ids::new(exchange, &tool.entry, keys, now, limits);
+            call.await.and_then(|reply| ids.name(reply))
         }
         Route::Prompt(prompt) => {
             methods::prompts_get::answer(exchange, &prompt, &snapshot, limits, metrics).await
@@ -231,6 +232,7 @@ async fn perform(app: &Arc<App>, exchange: &Exchange, routed: Routed) -> Result<
             drop(snapshot);
             return listen::answer(app, exchange, filter).await;
         }
+        Route::Task(task) => methods::tasks::answer(exchange, &task, &snapshot, limits, metrics).await,
     };
     Ok(reply?.map_err(Refusal::from))
 }

@@ -85,6 +85,8 @@ pub struct Listing {
     pub ttl_ms: Option<u64>,
     /// The backend's `instructions`, if it has any.
     pub instructions: Option<String>,
+    /// Whether it may answer a call with a task; `None` where it did not say what it can do.
+    pub tasks: Option<bool>,
 }
 
 /// One list of a backend.
@@ -173,6 +175,7 @@ impl Listing {
     /// Whether both list the same.
     pub fn is_same(&self, other: &Self) -> bool {
         self.instructions == other.instructions
+            && self.tasks == other.tasks
             && List::ALL.iter().all(|list| self.of(*list) == other.of(*list))
     }
 }

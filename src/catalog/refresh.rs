@@ -261,13 +261,15 @@ impl State {
             let live = Arc::new(live);
             let earlier =
                 earlier.and_then(|state| state.sources.iter().find(|s| s.home.config.name == config.name));
-            let home = Home { config: config.clone(), live };
+            let home = Home { config: config.clone(), live, tasks: false };
             Arc::new(Source::new(home, earlier.map(|source| &**source)))
         };
         let revision = earlier.map_or(0, |state| state.snapshot.load().revision + 1);
+        let sources: Vec<_> = tenant.backends.iter().map(source).collect();
+        let nothing = Snapshot::compose(revision, &tenant, &[], &inner.limits).knowing(homes(&sources));
         Self {
-            sources: tenant.backends.iter().map(source).collect(),
-            snapshot: ArcSwap::from_pointee(Snapshot::compose(revision, &tenant, &[], &inner.limits)),
+            sources,
+            snapshot: ArcSwap::from_pointee(nothing),
             limits: inner.limits.clone(),
             tenant,
             ready: AtomicBool::new(false),
@@ -317,6 +319,7 @@ impl State {
         let parts: Vec<_> = self.sources.iter().filter_map(|source| source.part()).collect();
         let old = self.snapshot.load_full();
         let new = Snapshot::compose(old.revision + 1, &self.tenant, &parts, &self.limits);
+        let new = new.knowing(homes(&self.sources));
         let known: HashSet<_> = old.left_out.iter().chain(&old.cleaned).collect();
         let fresh = |remarks: &[_]| {
             remarks.iter().filter(|remark| !known.contains(remark)).cloned().collect::<Vec<_>>()
@@ -345,4 +348,8 @@ impl State {
         }
         left_out.len()
     }
+}
+
+fn homes(sources: &[Arc<Source>]) -> impl Iterator<Item = Arc<Home>> {
+    sources.iter().map(|source| source.home.clone())
 }

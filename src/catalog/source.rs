@@ -142,6 +142,8 @@ impl Source {
         let mut listing = self.home.live.list().await.map_err(|error| chain(&error))?;
         let wait = until_next(listing.ttl_ms, limits);
         let earlier = self.listing.load_full();
+        // It has what it had as long as it does not say otherwise.
+        listing.tasks = listing.tasks.or(earlier.as_ref().and_then(|earlier| earlier.tasks));
         let mut failed = Vec::new();
         for (list, error) in std::mem::take(&mut listing.failed) {
             failed.push((list, chain(&error)));

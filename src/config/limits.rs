@@ -27,6 +27,9 @@ macro_rules! limits {
             if limits.open_pause > limits.open_pause_most {
                 return fields.need("open_pause")?.refuse("expected at most `limits.open_pause_most`");
             }
+            if limits.task_time > limits.task_time_most {
+                return fields.need("task_time")?.refuse("expected at most `limits.task_time_most`");
+            }
             Some(limits)
         }
     };
@@ -69,6 +72,9 @@ limits! {
     batch_messages: count 1, 10_000;
     batch_calls: count 1, 1_000;
     batch_bytes: size KIB, 1024 * MIB;
+    task_id_bytes: size 64, 4 * KIB;
+    task_time: duration SECOND, 8_760 * HOUR;
+    task_time_most: duration SECOND, 8_760 * HOUR;
     upstream_bytes: size KIB, 1024 * MIB;
     upstream_batch: count 1, 10_000;
     upstream_replies: count 1, 10_000;

@@ -43,6 +43,7 @@ use crate::protocol::json::compose::Array;
 use crate::protocol::json::compose::Object;
 use crate::protocol::media::Accept;
 use crate::protocol::message::RequestId;
+use crate::protocol::tasks;
 use crate::protocol::version;
 use crate::router::RouteError;
 use crate::stream::body::BodyError;
@@ -82,7 +83,9 @@ fn wire(refusal: &Refusal) -> (StatusCode, Option<i64>) {
             | RouteError::InvalidState
             | RouteError::UnknownTool(_)
             | RouteError::UnknownPrompt(_)
-            | RouteError::UnknownResource { .. } => (StatusCode::OK, Some(code::INVALID_PARAMS)),
+            | RouteError::UnknownResource { .. }
+            | RouteError::UnknownTask => (StatusCode::OK, Some(code::INVALID_PARAMS)),
+            RouteError::NeedsTasks => (StatusCode::BAD_REQUEST, Some(code::MISSING_CAPABILITY)),
             RouteError::ParamMismatch { .. } => (StatusCode::BAD_REQUEST, Some(code::HEADER_MISMATCH)),
         },
         Refusal::Backend(error) => backend(error),
@@ -345,6 +348,9 @@ fn data(refusal: &Refusal) -> Option<Json> {
         Refusal::Route(RouteError::UnknownResource { uri })
         | Refusal::Legacy(LegacyError::NoSuchResource(uri)) => {
             Some(Object::new().put_str("uri", uri).finish())
+        }
+        Refusal::Route(RouteError::NeedsTasks) => {
+            Some(Object::new().put("requiredCapabilities", &tasks::required()).finish())
         }
         Refusal::Backend(error) if error.sent() => Some(Object::new().put_str("outcome", "unknown").finish()),
         _ => None,

@@ -6,6 +6,7 @@ use crate::legacy::session::Session;
 use crate::protocol::ProtocolError;
 use crate::protocol::call::Call;
 use crate::protocol::json::Json;
+use crate::protocol::json::change;
 use crate::protocol::json::compose::Object;
 use crate::protocol::media::Accept;
 use crate::protocol::message::Notification;
@@ -14,6 +15,7 @@ use crate::protocol::meta::Meta;
 use crate::protocol::methods;
 use crate::protocol::methods::INITIALIZE;
 use crate::protocol::methods::Method;
+use crate::protocol::tasks;
 
 const PING: &str = "ping";
 const CANCELLED: &str = "notifications/cancelled";
@@ -48,7 +50,7 @@ pub fn ask(request: Request, session: &Session, accept: Accept) -> Result<Asked,
     if params.as_ref().is_some_and(|params| !params.is_object()) {
         return Err(ProtocolError::InvalidParams("`params` has to be an object"));
     }
-    let meta = Meta::in_session(meta.as_ref(), session.capabilities.clone())?;
+    let meta = Meta::in_session(meta.as_ref(), without_tasks(&session.capabilities))?;
     if method == PING {
         return Ok(Asked::Ping);
     }
@@ -74,8 +76,22 @@ pub fn cancels(notification: &Notification) -> Option<Json> {
 fn shared(method: &str) -> Option<Method> {
     match Method::named(method)? {
         Method::Discover | Method::Listen => None,
+        // spec: SEP-2663, Backward Compatibility: this era knows nothing of the extension.
+        method if method.is_about_a_task() => None,
         method => Some(method),
     }
+}
+
+/// The capabilities of a client as far as this era knows them: it cannot declare tasks.
+///
+/// spec: SEP-2663, Backward Compatibility
+fn without_tasks(capabilities: &Json) -> Json {
+    let less = change::member(capabilities, tasks::EXTENSIONS, |extensions| {
+        extensions.member(tasks::EXTENSION)?;
+        let others = extensions.members().filter(|(name, _)| name != tasks::EXTENSION);
+        Some(others.fold(Object::new(), |all, (name, value)| all.put(&name, &value)).finish())
+    });
+    less.unwrap_or_else(|| capabilities.clone())
 }
 
 /// Tasks are not offered: a call that asks for one is a plain call.

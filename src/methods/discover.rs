@@ -7,6 +7,7 @@ use crate::protocol::call::Outcome;
 use crate::protocol::json::Json;
 use crate::protocol::json::compose::Array;
 use crate::protocol::json::compose::Object;
+use crate::protocol::tasks;
 use crate::protocol::version;
 
 /// The discover result. It costs no backend a request.
@@ -17,12 +18,24 @@ pub fn answer(exchange: &Exchange, snapshot: &Snapshot, limits: &Limits) -> Outc
     let mut result = Object::new()
         .put_str("resultType", "complete")
         .put("supportedVersions", &versions)
-        .put("capabilities", &capabilities());
+        .put("capabilities", &offered(snapshot));
     if let Some(instructions) = &snapshot.instructions {
         result = result.put_str("instructions", instructions);
     }
     let result = super::cacheable(result, exchange, snapshot, limits);
     Outcome::Result(result.put("_meta", &super::own_meta()).finish())
+}
+
+/// That, and the extensions that some backend of the tenant has.
+///
+/// spec: SEP-2663, Capability Negotiation; row DV-05
+fn offered(snapshot: &Snapshot) -> Json {
+    let all = capabilities();
+    if !snapshot.has_tasks() {
+        return all;
+    }
+    let all = all.members().fold(Object::new(), |all, (name, value)| all.put(&name, &value));
+    all.put(tasks::EXTENSIONS, &tasks::extensions()).finish()
 }
 
 /// What this gateway has for every client, in every era, whatever its tenant's backends have: a list

@@ -79,6 +79,12 @@ pub struct Limits {
     pub batch_calls: usize,
     /// Most bytes of the answers to one batch, errors included.
     pub batch_bytes: usize,
+    /// Longest id that a backend may give to a task.
+    pub task_id_bytes: usize,
+    /// How long the id of a task opens, at least; longer where the task's own `ttlMs` says so.
+    pub task_time: Duration,
+    /// How long it opens at most, and where the task has no `ttlMs`.
+    pub task_time_most: Duration,
     /// Longest answer, or one SSE event, of a backend.
     pub upstream_bytes: usize,
     /// Most messages that a backend may send together, in one array.
@@ -210,6 +216,9 @@ impl Default for Limits {
             batch_messages: 100,
             batch_calls: 8,
             batch_bytes: 16 << 20,
+            task_id_bytes: 1 << 10,
+            task_time: seconds(24 * 60 * 60),
+            task_time_most: seconds(30 * 24 * 60 * 60),
             upstream_bytes: 4 << 20,
             upstream_batch: 100,
             upstream_replies: 64,

@@ -26,11 +26,17 @@ pub enum Method {
     Complete,
     /// `subscriptions/listen`
     Listen,
+    /// `tasks/get`
+    TasksGet,
+    /// `tasks/update`
+    TasksUpdate,
+    /// `tasks/cancel`
+    TasksCancel,
 }
 
 impl Method {
     /// Every served method.
-    pub const ALL: [Method; 10] = [
+    pub const ALL: [Method; 13] = [
         Method::Discover,
         Method::ToolsList,
         Method::ToolsCall,
@@ -41,6 +47,9 @@ impl Method {
         Method::PromptsGet,
         Method::Complete,
         Method::Listen,
+        Method::TasksGet,
+        Method::TasksUpdate,
+        Method::TasksCancel,
     ];
 
     /// Step 15: the served method of this name.
@@ -61,7 +70,15 @@ impl Method {
             Method::PromptsGet => "prompts/get",
             Method::Complete => "completion/complete",
             Method::Listen => "subscriptions/listen",
+            Method::TasksGet => "tasks/get",
+            Method::TasksUpdate => "tasks/update",
+            Method::TasksCancel => "tasks/cancel",
         }
+    }
+
+    /// Whether it is about a task that goes on already.
+    pub fn is_about_a_task(self) -> bool {
+        matches!(self, Method::TasksGet | Method::TasksUpdate | Method::TasksCancel)
     }
 }
 

@@ -14,6 +14,7 @@ pub mod message;
 pub mod meta;
 pub mod methods;
 pub mod subscription;
+pub mod tasks;
 pub mod version;
 
 /// Why a request is no valid MCP request. `Display` is what the caller reads.

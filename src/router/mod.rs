@@ -4,6 +4,7 @@ mod complete;
 pub mod listen;
 mod prompt;
 mod resource;
+pub mod task;
 mod tool;
 
 use std::sync::Arc;
@@ -26,6 +27,7 @@ use crate::protocol::json::Kind;
 use crate::protocol::methods::List;
 use crate::protocol::methods::Method;
 use crate::router::listen::Filter;
+use crate::protocol::tasks;
 pub use crate::router::tool::tool;
 use crate::seal::KeyRing;
 
@@ -50,6 +52,8 @@ pub enum Route {
     Complete(Completion),
     /// Answered here, for as long as the client listens to what it asks for.
     Listen(Filter),
+    /// To the backend of this task.
+    Task(Arc<Entry>),
 }
 
 impl Route {
@@ -59,7 +63,9 @@ impl Route {
             Self::Discover | Self::List { .. } | Self::Listen(_) => None,
             Self::Tool(tool) => Some(&tool.entry),
             Self::Prompt(prompt) => Some(&prompt.entry),
-            Self::Resource(entry) | Self::Complete(Completion { of: entry, .. }) => Some(entry),
+            Self::Resource(entry) | Self::Complete(Completion { of: entry, .. }) | Self::Task(entry) => {
+                Some(entry)
+            }
         }
     }
 }
@@ -90,6 +96,13 @@ pub enum RouteError {
     /// Step 17: a state that we did not mint for this caller and call, or that ended.
     #[error("the request state is not valid for this call: call again without it")]
     InvalidState,
+    /// The client does not know tasks, and asks about one.
+    #[error("this needs the client capability `extensions[\"{}\"]`", tasks::EXTENSION)]
+    NeedsTasks,
+    /// Steps 17 and 18: a task id that we did not mint for this caller, or that ended; or of a backend, or a
+    /// tool, that the caller may not use any more. Nobody can tell which.
+    #[error("unknown task")]
+    UnknownTask,
     /// Step 18: absent, or hidden from this caller; nobody can tell which.
     #[error("unknown tool: {0}")]
     UnknownTool(String),
@@ -137,6 +150,9 @@ pub fn route(
         Method::ResourcesRead => resource::resource(snapshot, exchange).map(Route::Resource),
         Method::Complete => complete::completion(snapshot, exchange).map(Route::Complete),
         Method::Listen => listen::filter(exchange).map(Route::Listen),
+        Method::TasksGet | Method::TasksUpdate | Method::TasksCancel => {
+            task::task(snapshot, exchange, keys, now).map(Route::Task)
+        }
     }
 }
 

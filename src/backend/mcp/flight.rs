@@ -12,6 +12,7 @@ use crate::backend::clock::Clock;
 use crate::backend::clock::Clocks;
 use crate::backend::mcp::answer::Heard;
 use crate::backend::mcp::answer::Judge;
+use crate::backend::mcp::answer::Tasks;
 use crate::backend::mcp::call::Astray;
 use crate::backend::mcp::call::Question;
 use crate::backend::mcp::call::Step;
@@ -47,11 +48,16 @@ impl Flight {
     /// Makes the request. Nothing is sent before the first [`Flight::next`].
     pub(super) fn new(upstream: &Arc<Upstream>, question: &Question) -> Result<Self, BackendError> {
         let id = upstream.mint_id();
-        let (request, token) = match question {
-            Question::Caller(call) => (request::call(upstream, id, call)?, call.meta.progress_token.clone()),
-            Question::Own(method, params) => (request::own(upstream, id, *method, params)?, None),
+        let (request, judge) = match question {
+            Question::Caller(call) => {
+                let judge = Judge::new(id, call.meta.progress_token.clone()).with_tasks(Tasks::of(call));
+                (request::call(upstream, id, call)?, judge)
+            }
+            Question::Own(method, params) => {
+                (request::own(upstream, id, *method, params)?, Judge::new(id, None))
+            }
         };
-        let (judge, depth) = (Judge::new(id, token), question.depth(&upstream.limits));
+        let depth = question.depth(&upstream.limits);
         let is_callers = matches!(question, Question::Caller(_));
         Ok(Self { upstream: upstream.clone(), id, is_callers, judge, depth, stage: Stage::Send(request) })
     }

@@ -58,8 +58,10 @@ pub(in crate::backend) fn params_of(call: &BackendCall, without: &[&str]) -> Obj
         params = params.put_str(named, &call.name);
     }
     for (key, value) in call.params.members() {
-        // Answers to `input_required` have nothing to answer while that is not relayed.
-        let ours = named == Some(&*key) || matches!(&*key, "_meta" | "inputResponses" | "requestState");
+        // Answers to `input_required` have nothing to answer while that is not relayed; those to a task have.
+        let ours = named == Some(&*key)
+            || matches!(&*key, "_meta" | "requestState")
+            || (key == "inputResponses" && call.method != Method::TasksUpdate);
         if !ours && !without.contains(&&*key) {
             params = params.put(&key, &value);
         }
