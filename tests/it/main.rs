@@ -6,6 +6,7 @@ mod cases;
 mod commands;
 mod compatibility;
 mod conformance;
+mod conformance_client;
 mod edge;
 mod faults;
 mod harness;
