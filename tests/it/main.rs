@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod architecture;
+mod bytes;
 mod cases;
 mod commands;
 mod compatibility;
