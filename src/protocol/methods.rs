@@ -24,11 +24,13 @@ pub enum Method {
     PromptsGet,
     /// `completion/complete`
     Complete,
+    /// `subscriptions/listen`
+    Listen,
 }
 
 impl Method {
     /// Every served method.
-    pub const ALL: [Method; 9] = [
+    pub const ALL: [Method; 10] = [
         Method::Discover,
         Method::ToolsList,
         Method::ToolsCall,
@@ -38,6 +40,7 @@ impl Method {
         Method::PromptsList,
         Method::PromptsGet,
         Method::Complete,
+        Method::Listen,
     ];
 
     /// Step 15: the served method of this name.
@@ -57,6 +60,7 @@ impl Method {
             Method::PromptsList => "prompts/list",
             Method::PromptsGet => "prompts/get",
             Method::Complete => "completion/complete",
+            Method::Listen => "subscriptions/listen",
         }
     }
 }

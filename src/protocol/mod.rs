@@ -13,6 +13,7 @@ pub mod media;
 pub mod message;
 pub mod meta;
 pub mod methods;
+pub mod subscription;
 pub mod version;
 
 /// Why a request is no valid MCP request. `Display` is what the caller reads.

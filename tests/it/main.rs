@@ -15,6 +15,7 @@ mod identity;
 mod isolation;
 mod ladder;
 mod legacy_backends;
+mod listen;
 mod observe;
 mod old;
 mod peers;
