@@ -26,8 +26,8 @@ use crate::protocol::json::Json;
 use crate::protocol::json::Kind;
 use crate::protocol::methods::List;
 use crate::protocol::methods::Method;
-use crate::router::listen::Filter;
 use crate::protocol::tasks;
+use crate::router::listen::Filter;
 pub use crate::router::tool::tool;
 use crate::seal::KeyRing;
 

@@ -2,10 +2,12 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod architecture;
+mod bytes;
 mod cases;
 mod commands;
 mod compatibility;
 mod conformance;
+mod conformance_client;
 mod conformance_tasks;
 mod edge;
 mod faults;
@@ -16,6 +18,7 @@ mod ladder;
 mod legacy_backends;
 mod listen;
 mod observe;
+mod old;
 mod peers;
 mod prompts;
 mod relay;
@@ -28,3 +31,4 @@ mod sessions;
 mod streams;
 mod tasks;
 mod tenants;
+mod three;

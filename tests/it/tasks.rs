@@ -365,7 +365,7 @@ async fn a_task_of_somebody_else_is_as_unknown_as_one_that_never_was() {
     std::fs::write(&file, "tenants: {}").unwrap();
     let gw = Gateway::start_with(SHARED, |settings| {
         settings.tenants = Some(file.clone());
-        let times = |limits: &mut Limits| {
+        let times = |limits: &mut fondaco::model::limits::Limits| {
             (limits.task_time, limits.task_time_most) = (Duration::from_secs(90), Duration::from_secs(180));
         };
         times(&mut settings.limits);
