@@ -121,6 +121,7 @@ impl Server {
             sessions: Sessions::new(&limits),
             orphanage: Orphanage::new(&limits, tasks.clone()),
             limits,
+            baggage: settings.telemetry.baggage.clone(),
             clock,
             tenants,
             keys,

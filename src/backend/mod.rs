@@ -85,6 +85,8 @@ pub struct Listing {
     pub ttl_ms: Option<u64>,
     /// The backend's `instructions`, if it has any.
     pub instructions: Option<String>,
+    /// What it says of extensions that its tenant lets it offer.
+    pub extensions: Vec<(Arc<str>, Json)>,
 }
 
 /// One list of a backend.
@@ -161,6 +163,7 @@ impl Listing {
     /// Whether both list the same.
     pub fn is_same(&self, other: &Self) -> bool {
         self.instructions == other.instructions
+            && self.extensions == other.extensions
             && List::ALL.iter().all(|list| self.of(*list) == other.of(*list))
     }
 }

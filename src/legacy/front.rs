@@ -7,6 +7,7 @@ use crate::protocol::ProtocolError;
 use crate::protocol::call::Call;
 use crate::protocol::json::Json;
 use crate::protocol::json::compose::Object;
+use crate::protocol::level::Level;
 use crate::protocol::media::Accept;
 use crate::protocol::message::Notification;
 use crate::protocol::message::Request;
@@ -16,15 +17,18 @@ use crate::protocol::methods::INITIALIZE;
 use crate::protocol::methods::Method;
 
 const PING: &str = "ping";
+const SET_LEVEL: &str = "logging/setLevel";
 const CANCELLED: &str = "notifications/cancelled";
 
 /// The methods that this era has beside the modern ones, for logs and metrics.
-const OWN: [&str; 4] = [INITIALIZE, PING, CANCELLED, "notifications/initialized"];
+const OWN: [&str; 5] = [INITIALIZE, PING, SET_LEVEL, CANCELLED, "notifications/initialized"];
 
 /// What a request asks for.
 pub enum Asked {
     /// Whether we are there.
     Ping,
+    /// That its session hears log messages from this level on.
+    SetLevel(Level),
     /// What the modern road answers.
     Call(Box<Call>),
 }
@@ -45,6 +49,13 @@ pub fn ask(request: Request, session: &Session, accept: Accept) -> Result<Asked,
     let meta = Meta::in_session(meta.as_ref(), session.capabilities.clone())?;
     if method == PING {
         return Ok(Asked::Ping);
+    }
+    if method == SET_LEVEL {
+        let level = params.and_then(|params| params.member("level")?.string());
+        let level = level.and_then(|level| Level::named(&level));
+        return level
+            .map(Asked::SetLevel)
+            .ok_or(ProtocolError::InvalidParams("`params.level` is no log level"));
     }
     let method = shared(&method).ok_or(ProtocolError::MethodNotFound)?;
     let params = params.map_or_else(|| Object::new().finish(), without_task);

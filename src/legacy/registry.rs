@@ -18,6 +18,7 @@ use crate::legacy::LegacyError;
 use crate::legacy::ended::Ended;
 use crate::legacy::flights::Flights;
 use crate::legacy::flights::Seat;
+use crate::legacy::levels::Levels;
 use crate::legacy::session::Session;
 use crate::model::caller::Caller;
 use crate::model::limits::Limits;
@@ -27,6 +28,7 @@ use crate::model::tally::Tally;
 use crate::protocol::headers;
 use crate::protocol::headers::Single;
 use crate::protocol::json::Json;
+use crate::protocol::level::Level;
 use crate::protocol::message::RequestId;
 use crate::protocol::version::Handshake;
 use crate::seal::KeyRing;
@@ -35,6 +37,7 @@ use crate::seal::KeyRing;
 pub struct Sessions {
     /// Behind one lock: nothing begins in a session that is being ended.
     state: Mutex<State>,
+    levels: Levels,
     callers: Arc<Tally<String>>,
     tenants: Arc<Tally<TenantName>>,
     caller_streams: usize,
@@ -66,6 +69,7 @@ impl Sessions {
         let ended = Ended::new(limits.ended_sessions);
         Arc::new(Self {
             state: Mutex::new(State { ended, flights: Flights::default() }),
+            levels: Levels::new(limits.session_levels),
             callers: Arc::default(),
             tenants: Arc::default(),
             caller_streams: limits.caller_streams,
@@ -126,11 +130,22 @@ impl Sessions {
         self.state().flights.cancel(session.key, id);
     }
 
+    /// From which level on the session wants to hear log messages, if it said so.
+    pub fn level(&self, tenant: &TenantName, session: &Session) -> Option<Level> {
+        self.levels.get(tenant, session.key)
+    }
+
+    /// Remembers that.
+    pub fn set_level(&self, tenant: &TenantName, session: &Session, level: Level) {
+        self.levels.set(tenant, session.key, level);
+    }
+
     /// Ends a session: nothing in it goes on, and its id opens no more.
     pub fn end(&self, caller: &Caller, session: &Session, now: u64) -> Result<(), LegacyError> {
         let mut state = self.state();
         state.ended.insert(caller, session, now)?;
         state.flights.stop(session.key);
+        self.levels.forget(&caller.tenant, session.key);
         Ok(())
     }
 

@@ -17,7 +17,7 @@ pub fn answer(exchange: &Exchange, snapshot: &Snapshot, limits: &Limits) -> Outc
     let mut result = Object::new()
         .put_str("resultType", "complete")
         .put("supportedVersions", &versions)
-        .put("capabilities", &capabilities());
+        .put("capabilities", &capabilities(snapshot));
     if let Some(instructions) = &snapshot.instructions {
         result = result.put_str("instructions", instructions);
     }
@@ -26,10 +26,11 @@ pub fn answer(exchange: &Exchange, snapshot: &Snapshot, limits: &Limits) -> Outc
 }
 
 /// What this gateway has for every client, in every era, whatever its tenant's backends have: a list
-/// without entries is a list.
+/// without entries is a list. Extensions are there where a backend has them.
 ///
 /// spec: server/discover, Response
-pub fn capabilities() -> Json {
-    let names = ["tools", "prompts", "resources", "completions"];
-    names.iter().fold(Object::new(), |all, name| all.put(name, &Object::new().finish())).finish()
+pub fn capabilities(snapshot: &Snapshot) -> Json {
+    let names = ["tools", "prompts", "resources", "completions", "logging"];
+    let all = names.iter().fold(Object::new(), |all, name| all.put(name, &Object::new().finish()));
+    all.put_some("extensions", snapshot.extensions.as_ref()).finish()
 }

@@ -30,6 +30,9 @@ use crate::telemetry::metrics::Outcome as Ended;
 /// Most capabilities that a backend's error may name as required.
 const REQUIRED: usize = 64;
 
+/// Most extensions of those that are looked up.
+const EXTENSIONS: usize = 8;
+
 /// Sends the exchange's method to the backend of `entry`, with these params. `finish` makes the client's
 /// outcome of the backend's.
 ///
@@ -51,7 +54,7 @@ pub(super) async fn forward(
         name: entry.own.clone(),
         params,
         meta: call.meta.clone(),
-        capabilities: declare::carried(&call.meta.capabilities),
+        capabilities: declare::carried(&call.meta.capabilities, &entry.home.config),
         param_headers,
         deadline: exchange.deadline,
     };
@@ -115,11 +118,23 @@ fn lacking(outcome: Outcome, declared: &Json) -> Outcome {
         required.iter().flat_map(Json::members).map(|(name, _)| name).take(REQUIRED + 1).collect();
     let has: HashSet<_> =
         declared.members().filter(|(_, value)| value.is_object()).map(|(name, _)| name).collect();
-    if names.len() <= REQUIRED && names.iter().any(|name| !has.contains(name)) {
+    let lacks =
+        || names.iter().any(|name| !has.contains(name)) || lacks_extension(required.as_ref(), declared);
+    if names.len() <= REQUIRED && lacks() {
         return Outcome::Error(error);
     }
     let message = "the backend needs a client capability that this gateway does not relay yet".to_owned();
     Outcome::Error(RpcError { code: code::INTERNAL_ERROR, message, data: error.data })
+}
+
+/// Whether an extension is required that the client does not declare, among the first few.
+fn lacks_extension(required: Option<&Json>, declared: &Json) -> bool {
+    let required = required.and_then(|required| required.member("extensions"));
+    let declared = declared.member("extensions");
+    let has = |name: &str| {
+        declared.as_ref().and_then(|all| all.member(name)).is_some_and(|extension| extension.is_object())
+    };
+    required.iter().flat_map(Json::members).take(EXTENSIONS).any(|(name, _)| !has(&name))
 }
 
 #[cfg(test)]
@@ -152,12 +167,18 @@ mod tests {
             (from..from + count).for_each(|n| write!(all, r#""c{n}":{{}},"#).unwrap());
             all.trim_end_matches(',').to_owned()
         };
-        let declared = json(format!(r#"{{"roots":7,"elicitation":{{}},{}}}"#, many(0, 100_000)));
+        let declared = json(format!(
+            r#"{{"roots":7,"elicitation":{{}},"extensions":{{"a/b":{{}},"a/d":1}},{}}}"#,
+            many(0, 100_000)
+        ));
         let started = Instant::now();
         for (required, expected) in [
             (r#""elicitation":{}"#.to_owned(), code::INTERNAL_ERROR),
             (r#""elicitation":{},"sampling":{}"#.to_owned(), code::MISSING_CAPABILITY),
             (r#""roots":{}"#.to_owned(), code::MISSING_CAPABILITY),
+            (r#""extensions":{"a/b":{}}"#.to_owned(), code::INTERNAL_ERROR),
+            (r#""extensions":{"a/b":{},"a/c":{}}"#.to_owned(), code::MISSING_CAPABILITY),
+            (r#""extensions":{"a/d":{}}"#.to_owned(), code::MISSING_CAPABILITY),
             (many(99_936, 64), code::INTERNAL_ERROR),
             (many(99_937, 64), code::MISSING_CAPABILITY),
             (many(50_000, 100_000), code::INTERNAL_ERROR),

@@ -169,6 +169,7 @@ pub struct Metrics {
     upstream_sessions: Family<ByEvent, Counter>,
     catalog_refreshes: Family<ByOutcome, Counter>,
     entries_left_out: Counter,
+    tool_aliases: Counter,
     config_reloads: Family<ByOutcome, Counter>,
     panics: Counter,
 }
@@ -201,6 +202,7 @@ impl Metrics {
             upstream_sessions: Family::default(),
             catalog_refreshes: Family::default(),
             entries_left_out: Counter::default(),
+            tool_aliases: Counter::default(),
             config_reloads: Family::default(),
             panics: Counter::default(),
         };
@@ -263,7 +265,13 @@ impl Metrics {
         let left_out = self.entries_left_out.clone();
         let help = "Tools, prompts and resources that were left out, each when that is found";
         registry.register("entries_left_out", help, left_out);
+        registry.register("tool_aliases", "Calls by a backend's own name", self.tool_aliases.clone());
         registry.register("config_reloads", "Reloads of the tenants file", self.config_reloads.clone());
+    }
+
+    /// A tool was called by its backend's own name.
+    pub fn tool_alias(&self) {
+        self.tool_aliases.inc();
     }
 
     /// A request was answered. A method that MCP does not know counts as `other`.

@@ -16,6 +16,7 @@ use tokio::sync::Semaphore;
 use crate::backend::BackendError;
 use crate::backend::credential::Identity;
 use crate::backend::legacy::ear::Ear;
+use crate::backend::legacy::levels::Logs;
 use crate::backend::legacy::request;
 use crate::backend::mcp::answer::Heard;
 use crate::backend::mcp::answer::Judge;
@@ -46,6 +47,7 @@ pub(in crate::backend) struct Session {
     /// What the server said of itself: its `InitializeResult`, where it is kept.
     about: Option<Json>,
     ear: Ear,
+    logs: Logs,
     /// A permit is held for each answer to the server that is on its way.
     replies: Arc<Semaphore>,
 }
@@ -84,7 +86,7 @@ impl Unopened {
 }
 
 impl Session {
-    /// Opens one, and keeps what the server says of itself if `keeps_about`: it may be large, and one
+    /// Opens one for a client that can do this, and keeps what the server says of itself if `keeps_about`: it may be large, and one
     /// session that has it will do. There is no deadline in here.
     ///
     /// spec: 2025-11-25 basic/lifecycle, Initialization
@@ -94,9 +96,10 @@ impl Session {
     pub(super) async fn open(
         upstream: &Arc<Upstream>,
         identity: Identity,
+        capabilities: &Json,
         keeps_about: bool,
     ) -> Result<Self, Unopened> {
-        let (id, about) = initialize(upstream, &identity).await?;
+        let (id, about) = initialize(upstream, &identity, capabilities).await?;
         let revision = about.member("protocolVersion").and_then(|revision| revision.string());
         let revision = revision.ok_or(Unopened::unlike("its `initialize` result names no revision"))?;
         let revision = Handshake::named(&revision).ok_or_else(|| {
@@ -105,9 +108,10 @@ impl Session {
                 false => "it answers `initialize` with a revision that is not spoken here",
             })
         })?;
+        let logs = Logs::of(&about);
         let (about, ear) = (keeps_about.then_some(about), Ear::new(&upstream.limits));
         let replies = Arc::new(Semaphore::new(upstream.limits.upstream_replies));
-        let session = Self { upstream: upstream.clone(), identity, id, revision, about, ear, replies };
+        let session = Self { upstream: upstream.clone(), identity, id, revision, about, ear, logs, replies };
         // spec: 2025-11-25 basic/lifecycle: nothing but pings before this.
         match session.tell(&request::initialized()).await? {
             StatusCode::ACCEPTED | StatusCode::OK | StatusCode::NO_CONTENT => Ok(session),
@@ -138,6 +142,11 @@ impl Session {
     /// What it hears beside its answers.
     pub(super) fn ear(&self) -> &Ear {
         &self.ear
+    }
+
+    /// What its server logs.
+    pub(super) fn logs(&self) -> &Logs {
+        &self.logs
     }
 
     /// Whether the server knows it by an id, and can forget it.
@@ -235,11 +244,12 @@ impl Session {
 async fn initialize(
     upstream: &Arc<Upstream>,
     identity: &Identity,
+    capabilities: &Json,
 ) -> Result<(Option<HeaderValue>, Json), Unopened> {
     let id = upstream.mint_id();
     let (tenant, backend) = (&upstream.tenant, &upstream.config.name);
     tracing::debug!(%tenant, %backend, id, "opens a session");
-    let request = upstream.post(identity, &request::initialize(id))?;
+    let request = upstream.post(identity, &request::initialize(id, capabilities))?;
     let response = upstream.send(request).await?;
     let status = response.status();
     let session = session_id(response.headers());
@@ -259,7 +269,7 @@ async fn initialize(
             return Err(Unopened { error, evidence: Evidence::Modern });
         }
         match judge.hear(&message).map_err(unlike)? {
-            Heard::Nothing | Heard::Progress(_) => {}
+            Heard::Nothing | Heard::Progress(_) | Heard::Log(_) => {}
             Heard::Final(Outcome::Result(result)) => {
                 reader.finish();
                 return Ok((session.map_err(Unopened::unlike)?, result));

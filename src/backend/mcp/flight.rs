@@ -16,6 +16,7 @@ use crate::backend::mcp::call::Astray;
 use crate::backend::mcp::call::Question;
 use crate::backend::mcp::call::Step;
 use crate::backend::mcp::probe;
+use crate::backend::mcp::progress::Logs;
 use crate::backend::mcp::request;
 use crate::backend::mcp::response::Reader;
 use crate::backend::mcp::response::UNEXPLAINED;
@@ -47,11 +48,17 @@ impl Flight {
     /// Makes the request. Nothing is sent before the first [`Flight::next`].
     pub(super) fn new(upstream: &Arc<Upstream>, question: &Question) -> Result<Self, BackendError> {
         let id = upstream.mint_id();
-        let (request, token) = match question {
-            Question::Caller(call) => (request::call(upstream, id, call)?, call.meta.progress_token.clone()),
-            Question::Own(method, params) => (request::own(upstream, id, *method, params)?, None),
+        let (request, judge) = match question {
+            Question::Caller(call) => {
+                let logs = Logs::of(call.meta.log_level, &upstream.limits);
+                let judge = Judge::new(id, call.meta.progress_token.clone()).with_logs(logs);
+                (request::call(upstream, id, call)?, judge)
+            }
+            Question::Own(method, params) => {
+                (request::own(upstream, id, *method, params)?, Judge::new(id, None))
+            }
         };
-        let (judge, depth) = (Judge::new(id, token), question.depth(&upstream.limits));
+        let depth = question.depth(&upstream.limits);
         let is_callers = matches!(question, Question::Caller(_));
         Ok(Self { upstream: upstream.clone(), id, is_callers, judge, depth, stage: Stage::Send(request) })
     }
@@ -71,6 +78,7 @@ impl Flight {
                     clocks.progressed();
                     return Step::Frame(Frame::Notice(message));
                 }
+                Ok(Heard::Log(message)) => return Step::Frame(Frame::Notice(message)),
                 Ok(Heard::Final(outcome)) => return Step::Frame(Frame::End(Ok(outcome))),
                 Err(step) => return step,
             }
@@ -100,7 +108,7 @@ impl Flight {
         let heard = self.judge.hear(&message);
         match &heard {
             Ok(Heard::Final(_)) => reader.finish(),
-            Ok(Heard::Nothing | Heard::Progress(_)) => self.stage = Stage::Read(reader),
+            Ok(Heard::Nothing | Heard::Progress(_) | Heard::Log(_)) => self.stage = Stage::Read(reader),
             Err(_) => {}
         }
         Ok(heard?)
@@ -145,7 +153,7 @@ impl Flight {
 fn astray(untouched: bool, heard: Result<Heard, BackendError>) -> Step {
     let end = match heard {
         Ok(Heard::Final(outcome)) => Ok(outcome),
-        Ok(Heard::Nothing | Heard::Progress(_)) => {
+        Ok(Heard::Nothing | Heard::Progress(_) | Heard::Log(_)) => {
             Err(BackendError::Invalid("its answer has no response in it"))
         }
         Err(error) => Err(error),

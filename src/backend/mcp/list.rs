@@ -1,6 +1,7 @@
 //! Everything that a backend lists, page by page, within the limits.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use futures_util::future::join_all;
 use tokio::time::Instant;
@@ -24,6 +25,9 @@ use crate::protocol::methods::List;
 /// A list is at most so many times the size of the largest single answer.
 const LARGEST_ANSWERS: usize = 4;
 
+/// Longest thing that a backend may say of an extension, in bytes.
+const EXTENSION_BYTES: usize = 4 << 10;
+
 /// One list, and the shortest `ttlMs` of its pages.
 type Had = Result<(Listed, Option<u64>), BackendError>;
 
@@ -42,8 +46,9 @@ pub(super) async fn everything(mcp: &Mcp) -> Result<Listing, BackendError> {
         true => timeout_at(deadline, one(mcp, list)).await.unwrap_or_else(|_| Err(late())),
         false => Ok((Listed::Absent, None)),
     });
+    let extensions = extensions(capabilities.as_ref(), &mcp.upstream.config.extensions);
     let instructions = about.and_then(|about| about.member("instructions")?.string());
-    let mut listing = Listing { instructions, ..Listing::default() };
+    let mut listing = Listing { instructions, extensions, ..Listing::default() };
     for (list, had) in List::ALL.into_iter().zip(join_all(lists).await) {
         match had {
             Ok((listed, ttl)) => {
@@ -67,6 +72,19 @@ fn offers(capabilities: Option<&Json>, list: List) -> bool {
     capabilities
         .filter(|all| all.is_object())
         .is_none_or(|all| all.member(list.capability()).is_some_and(|capability| capability.is_object()))
+}
+
+/// What a backend with these capabilities says of the extensions that are allowed.
+///
+/// spec: row EX-14; basic/versioning, Extension Negotiation
+fn extensions(capabilities: Option<&Json>, allowed: &[Arc<str>]) -> Vec<(Arc<str>, Json)> {
+    let offered = capabilities.and_then(|all| all.member("extensions"));
+    let fits = |value: &Json| value.is_object() && value.bytes().len() <= EXTENSION_BYTES;
+    let offer = |name: &Arc<str>| {
+        let value = offered.as_ref()?.member(name).filter(fits)?;
+        Some((name.clone(), value.alone()))
+    };
+    allowed.iter().filter_map(offer).collect()
 }
 
 fn late() -> BackendError {
