@@ -24,6 +24,8 @@ pub struct App {
     pub limits: Arc<Limits>,
     /// The wall clock.
     pub clock: Clock,
+    /// The keys of the baggage that goes on to backends.
+    pub baggage: Vec<String>,
     /// Who the tenants are, now.
     pub tenants: Arc<Tenants>,
     /// Who may come in.

@@ -140,7 +140,7 @@ where
         }
     };
     let call = call::validate(request, &post.headers, accept)?;
-    let exchange = begin(party, call, Instant::now() + app.limits.call_time, trail);
+    let exchange = begin(app, party, call, Instant::now() + app.limits.call_time, trail);
     let span = trail.span.clone();
     let reply = answer(app, exchange, &mut trail.facts).instrument(span).await?;
     // What goes on may still send the request once more.
@@ -168,7 +168,8 @@ async fn admit(
 }
 
 /// The exchange of a proven call, which begins now and has until `deadline`.
-fn begin(party: Party, mut call: Call, deadline: Instant, trail: &mut Trail) -> Exchange {
+fn begin(app: &App, party: Party, mut call: Call, deadline: Instant, trail: &mut Trail) -> Exchange {
+    call.meta.admit_baggage(&app.baggage);
     trail.facts.method = Some(call.method.name());
     trail.facts.trace_id = call.meta.trace_id().map(str::to_owned);
     trail.span = trace::request(call.method.name(), call.meta.traceparent.as_deref());

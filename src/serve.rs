@@ -131,6 +131,7 @@ impl Server {
             hub,
             orphanage: Orphanage::new(&limits, tasks.clone()),
             limits,
+            baggage: settings.telemetry.baggage.clone(),
             clock,
             tenants,
             keys: Arc::new(keys),

@@ -87,6 +87,8 @@ pub struct Listing {
     pub instructions: Option<String>,
     /// Whether it may answer a call with a task; `None` where it did not say what it can do.
     pub tasks: Option<bool>,
+    /// What it says of extensions that its tenant lets it offer.
+    pub extensions: Vec<(Arc<str>, Json)>,
 }
 
 /// One list of a backend.
@@ -176,6 +178,7 @@ impl Listing {
     pub fn is_same(&self, other: &Self) -> bool {
         self.instructions == other.instructions
             && self.tasks == other.tasks
+            && self.extensions == other.extensions
             && List::ALL.iter().all(|list| self.of(*list) == other.of(*list))
     }
 }

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use crate::backend::Backend;
 use crate::catalog::template::Pattern;
 use crate::catalog::template::Steps;
+use crate::catalog::ui::Host;
+use crate::catalog::ui::Ui;
 use crate::catalog::uris;
 use crate::model::name::BackendName;
 use crate::model::scope::Scopes;
@@ -44,6 +46,8 @@ pub struct Entry {
     pub descriptor: Json,
     /// The scopes that it needs.
     pub needs: Scopes,
+    /// What it has to do with views.
+    pub ui: Ui,
 }
 
 impl Entry {
@@ -56,6 +60,7 @@ impl Entry {
             home: home.clone(),
             descriptor: Json::null(),
             needs,
+            ui: Ui::of(ObjectKind::Resource, own, &Json::null()),
         }
     }
 
@@ -72,6 +77,15 @@ impl Entry {
     /// Whether some list shows it.
     pub fn is_listed(&self) -> bool {
         self.descriptor.is_object()
+    }
+
+    /// What lists show of it to this host; `None` where they do not show it.
+    pub fn shown(&self, host: Host) -> Option<&Json> {
+        match (&self.ui, host) {
+            (Ui::View, Host::Plain) => None,
+            (Ui::Tool(plain), Host::Plain) => Some(plain),
+            (Ui::None | Ui::Tool(_) | Ui::View, _) => Some(&self.descriptor),
+        }
     }
 
     /// It as a decision's target.

@@ -20,6 +20,7 @@ pub mod table;
 pub mod template;
 pub mod text;
 pub mod tool;
+pub mod ui;
 pub mod uris;
 pub mod view;
 

@@ -1,6 +1,8 @@
 //! One state of a tenant's catalog. Never changes; readers hold it as long as they need it.
 
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -17,6 +19,8 @@ use crate::catalog::table::Table;
 use crate::catalog::template::Steps;
 use crate::catalog::text;
 use crate::catalog::tool::Tool;
+use crate::catalog::ui::Host;
+use crate::catalog::ui::Ui;
 use crate::catalog::uris;
 use crate::catalog::view::PageSize;
 use crate::catalog::view::View;
@@ -30,6 +34,9 @@ use crate::model::tenant::Uris;
 use crate::model::uri;
 use crate::model::uri::Reading;
 use crate::policy::scope;
+use crate::protocol::json::Json;
+use crate::protocol::json::compose::Object;
+use crate::protocol::meta::UI;
 use crate::protocol::methods::List;
 
 /// A tenant's compiled catalog.
@@ -42,6 +49,8 @@ pub struct Snapshot {
     pub cleaned: Vec<Remark>,
     /// Text for `server/discover`: the tenant's, then its backends'.
     pub instructions: Option<Arc<str>>,
+    /// `capabilities.extensions` of `server/discover`, where there are some.
+    pub extensions: Option<Json>,
     /// Whether every backend has given each of its lists at least once.
     pub complete: bool,
     /// The tools.
@@ -60,6 +69,8 @@ pub struct Snapshot {
     homes: Vec<Arc<Home>>,
     /// All that can be asked, whether they have listed anything or not.
     known: Vec<Arc<Home>>,
+    /// Tools with a view, by their own names, where only one backend has that name.
+    aliases: HashMap<Arc<str>, Arc<Tool>>,
     page_size: PageSize,
     uri_bytes: usize,
     views: Views,
@@ -74,6 +85,8 @@ pub struct Part {
     pub admission: Admission,
     /// Its own instructions.
     pub instructions: Option<String>,
+    /// What it says of the extensions that it may offer.
+    pub extensions: Vec<(Arc<str>, Json)>,
     /// Whether it has resources to read, listed or not.
     pub has_resources: bool,
     /// Whether each of its lists was had at least once.
@@ -88,10 +101,12 @@ impl Part {
             true => home.clone(),
             false => Arc::new(Home { tasks, ..Home::clone(home) }),
         };
+        let allowed = |(name, _): &&(Arc<str>, Json)| home.config.extensions.contains(name);
         Self {
             admission: admission::admit(&home, limits, listing),
-            home,
             instructions: listing.instructions.clone(),
+            extensions: listing.extensions.iter().filter(allowed).cloned().collect(),
+            home,
             has_resources: [List::Resources, List::Templates].iter().any(|list| listing.of(*list).is_known()),
             complete: listing.is_complete(),
         }
@@ -121,12 +136,14 @@ impl Snapshot {
             admissions().flat_map(|part| &part.templates).filter(owned).cloned().collect();
         // Stable: of two that say as much, the first backend's is meant.
         by_specificity.sort_by_key(|template| Reverse(template.pattern.specificity()));
+        let aliases = aliases(admissions().flat_map(|part| &part.tools), &tools);
         let homes = parts.iter().filter(|part| part.has_resources).map(|part| part.home.clone()).collect();
         Self {
             revision,
             left_out,
             cleaned,
             instructions: instructions(tenant, parts, limits.instructions_bytes),
+            extensions: extensions(parts, &tools),
             complete: parts.len() == tenant.backends.len() && parts.iter().all(|part| part.complete),
             tools,
             prompts,
@@ -136,6 +153,7 @@ impl Snapshot {
             backends: tenant.backends.clone(),
             homes,
             known: parts.iter().map(|part| part.home.clone()).collect(),
+            aliases,
             page_size: PageSize { entries: limits.page_size.max(1), bytes: limits.page_bytes },
             uri_bytes: limits.uri_bytes,
             views: Views::new(),
@@ -197,13 +215,26 @@ impl Snapshot {
     }
 
     /// What `caller` sees of a list. Callers who hold the same of the scopes that matter share a view.
-    pub fn view(&self, list: List, tenant: &Tenant, caller: &Caller) -> Arc<View> {
+    pub fn view(&self, list: List, tenant: &Tenant, caller: &Caller, host: Host) -> Arc<View> {
         match list {
-            List::Tools => self.view_of(list, &self.tools, tenant, caller),
-            List::Prompts => self.view_of(list, &self.prompts, tenant, caller),
-            List::Resources => self.view_of(list, &self.resources, tenant, caller),
-            List::Templates => self.view_of(list, &self.templates, tenant, caller),
+            List::Tools => self.view_of(list, &self.tools, tenant, caller, host),
+            List::Prompts => self.view_of(list, &self.prompts, tenant, caller, host),
+            List::Resources => self.view_of(list, &self.resources, tenant, caller, host),
+            List::Templates => self.view_of(list, &self.templates, tenant, caller, host),
         }
+    }
+
+    /// Whether lists show clients something else for what they declare that they can do.
+    pub fn has_ui(&self) -> bool {
+        self.tools.has_ui() || self.resources.has_ui() || self.templates.has_ui()
+    }
+
+    /// The tool that a backend calls like this, whoever may see it, if it has a view and no other backend
+    /// of the tenant calls one of its tools so: a view knows its backend's own names alone.
+    ///
+    /// spec: row EX-09; ext-apps 2026-01-26, Visibility
+    pub fn alias(&self, own: &str) -> Option<&Arc<Tool>> {
+        self.aliases.get(own)
     }
 
     fn view_of<T: Cataloged + Clone>(
@@ -212,11 +243,14 @@ impl Snapshot {
         table: &Table<T>,
         tenant: &Tenant,
         caller: &Caller,
+        host: Host,
     ) -> Arc<View> {
+        // Where there are no views, all see the same.
+        let host = if table.has_ui() { host } else { Host::Plain };
         let relevant = table.relevant().iter();
         let held: Scopes = relevant.filter(|scope| scope::holds(caller, tenant, scope)).collect();
-        let build = || View::new(table.entries(), tenant, caller, self.page_size);
-        self.views.get(list, tenant, caller, held, build)
+        let build = || View::new(table.entries(), tenant, caller, self.page_size, host);
+        self.views.get(list, tenant, caller, held, host, build)
     }
 
     /// The backend that `public` begins with, and what it says to it. `None` inside where the backend
@@ -255,6 +289,39 @@ impl fmt::Debug for Snapshot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Snapshot({}: {} tools)", self.revision, self.tools.len())
     }
+}
+
+/// The tools with a view whose own names no other backend has.
+fn aliases<'p>(
+    all: impl Iterator<Item = &'p Arc<Tool>>,
+    tools: &Table<Arc<Tool>>,
+) -> HashMap<Arc<str>, Arc<Tool>> {
+    let mut owners: HashMap<&Arc<str>, Option<&Arc<Tool>>> = HashMap::new();
+    for tool in all {
+        owners.entry(&tool.entry.own).and_modify(|owner| *owner = None).or_insert(Some(tool));
+    }
+    let is_owner =
+        |tool: &Arc<Tool>| tools.find(&tool.entry.public).is_some_and(|owner| Arc::ptr_eq(owner, tool));
+    let single = owners.into_values().flatten();
+    let with_view = single.filter(|tool| matches!(tool.entry.ui, Ui::Tool(_)) && is_owner(tool));
+    with_view.map(|tool| (tool.entry.own.clone(), tool.clone())).collect()
+}
+
+/// What is offered beside the protocol itself: what a backend offers and may, as the first one says it.
+///
+/// spec: row DV-05; basic/versioning, Extension Negotiation
+fn extensions(parts: &[Arc<Part>], tools: &Table<Arc<Tool>>) -> Option<Json> {
+    let mut all = BTreeMap::new();
+    for (name, value) in parts.iter().flat_map(|part| &part.extensions) {
+        all.entry(&**name).or_insert_with(|| value.clone());
+    }
+    if tools.has_ui() {
+        all.insert(UI, Object::new().finish());
+    }
+    let whole = |all: BTreeMap<&str, Json>| {
+        all.iter().fold(Object::new(), |whole, (name, value)| whole.put(name, value)).finish()
+    };
+    (!all.is_empty()).then(|| whole(all))
 }
 
 fn instructions(tenant: &Tenant, parts: &[Arc<Part>], most: usize) -> Option<Arc<str>> {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::catalog::entry::Cataloged;
 use crate::catalog::entry::Entry;
 use crate::catalog::entry::Remark;
+use crate::catalog::ui::Ui;
 use crate::catalog::uris;
 use crate::model::name::BackendName;
 use crate::model::scope::Scopes;
@@ -20,6 +21,8 @@ pub struct Table<T> {
     rows: Vec<T>,
     /// Every scope that some of them needs.
     relevant: Scopes,
+    /// Whether hosts of apps see something else than others.
+    has_ui: bool,
 }
 
 impl<T: Cataloged + Clone> Table<T> {
@@ -54,7 +57,8 @@ impl<T: Cataloged + Clone> Table<T> {
         rows.sort_unstable_by(|one, other| one.entry().public.cmp(&other.entry().public));
         let mut relevant = Scopes::default();
         rows.iter().for_each(|row| relevant.extend(&row.entry().needs));
-        Self { rows, relevant }
+        let has_ui = rows.iter().any(|row| row.entry().ui != Ui::None);
+        Self { rows, relevant, has_ui }
     }
 
     /// What has this public name, whoever may see it.
@@ -76,6 +80,11 @@ impl<T: Cataloged + Clone> Table<T> {
     /// Every scope that matters to what a caller sees of it.
     pub(super) fn relevant(&self) -> &Scopes {
         &self.relevant
+    }
+
+    /// Whether a client that shows views sees something else than others.
+    pub(super) fn has_ui(&self) -> bool {
+        self.has_ui
     }
 
     /// How many there are.

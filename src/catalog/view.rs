@@ -7,6 +7,7 @@ use std::sync::OnceLock;
 use moka::sync::Cache;
 
 use crate::catalog::entry::Entry;
+use crate::catalog::ui::Host;
 use crate::model::caller::Caller;
 use crate::model::name::TenantName;
 use crate::model::scope::Scopes;
@@ -34,6 +35,7 @@ pub(super) struct PageSize {
 pub struct View {
     entries: Vec<Arc<Entry>>,
     page_size: PageSize,
+    host: Host,
     first: OnceLock<Page>,
 }
 
@@ -48,11 +50,11 @@ pub struct Page {
 
 impl PageSize {
     /// How many of `entries` are on a page that begins with them, and the bytes of their array.
-    fn of(self, entries: &[Arc<Entry>]) -> (usize, usize) {
+    fn of(self, entries: &[Arc<Entry>], host: Host) -> (usize, usize) {
         // The brackets; each entry has its comma.
         let mut bytes = 2;
         for (place, entry) in entries.iter().take(self.entries).enumerate() {
-            let more = entry.descriptor.bytes().len() + 1;
+            let more = entry.shown(host).map_or(0, |shown| shown.bytes().len()) + 1;
             if place > 0 && bytes + more > self.bytes {
                 return (place, bytes);
             }
@@ -69,11 +71,13 @@ impl View {
         tenant: &Tenant,
         caller: &Caller,
         page_size: PageSize,
+        host: Host,
     ) -> Self {
         let visible = |entry: &&Arc<Entry>| {
-            matches!(decide(caller, tenant, Operation::List, &entry.target()), Decision::Allow)
+            entry.shown(host).is_some()
+                && matches!(decide(caller, tenant, Operation::List, &entry.target()), Decision::Allow)
         };
-        Self { entries: entries.filter(visible).cloned().collect(), page_size, first: OnceLock::new() }
+        Self { entries: entries.filter(visible).cloned().collect(), page_size, host, first: OnceLock::new() }
     }
 
     /// The entries behind the public name `after`, whether or not it is still there; without one, the
@@ -87,9 +91,10 @@ impl View {
 
     fn compose(&self, from: usize) -> Page {
         let rest = &self.entries[from..];
-        let (count, bytes) = self.page_size.of(rest);
+        let (count, bytes) = self.page_size.of(rest, self.host);
         let shown = &rest[..count];
-        let all = shown.iter().fold(Array::with_capacity(bytes), |all, entry| all.push(&entry.descriptor));
+        let descriptors = shown.iter().filter_map(|entry| entry.shown(self.host));
+        let all = descriptors.fold(Array::with_capacity(bytes), Array::push);
         let next =
             if rest.len() > shown.len() { shown.last().map(|entry| entry.public.clone()) } else { None };
         Page { entries: all.finish(), next }
@@ -97,7 +102,7 @@ impl View {
 
     /// What it may come to weigh in memory.
     fn weight(&self) -> u32 {
-        let (_, page) = self.page_size.of(&self.entries);
+        let (_, page) = self.page_size.of(&self.entries, self.host);
         u32::try_from(page + self.entries.len() * size_of::<usize>() + size_of::<Self>()).unwrap_or(u32::MAX)
     }
 }
@@ -109,26 +114,27 @@ impl fmt::Debug for View {
 }
 
 /// The views of one snapshot, by list and by everything about a caller that a decision reads.
-pub(super) struct Views(Cache<(List, TenantName, Scopes), Arc<View>>);
+pub(super) struct Views(Cache<(List, TenantName, Scopes, Host), Arc<View>>);
 
 impl Views {
     pub(super) fn new() -> Self {
         Self(Cache::builder().max_capacity(CACHE_BYTES).weigher(|_, view: &Arc<View>| view.weight()).build())
     }
 
-    /// The view of `list` for those who are in the caller's tenant and hold `held`.
+    /// The view of `list` for those who are in the caller's tenant, hold `held` and are such a host.
     pub(super) fn get(
         &self,
         list: List,
         tenant: &Tenant,
         caller: &Caller,
         held: Scopes,
+        host: Host,
         build: impl FnOnce() -> View,
     ) -> Arc<View> {
         // A caller of another tenant sees nothing, and leaves nothing behind.
         if caller.tenant != tenant.name {
             return Arc::new(build());
         }
-        self.0.get_with((list, caller.tenant.clone(), held), || Arc::new(build()))
+        self.0.get_with((list, caller.tenant.clone(), held, host), || Arc::new(build()))
     }
 }

@@ -55,10 +55,13 @@ limits! {
     late_stream: duration 10, HOUR;
     keep_alive: duration 100, HOUR;
     stream_bytes: size KIB, 64 * MIB;
+    log_bytes: size 64, MIB;
+    log_messages: count 1, 1_000_000;
     list_ttl: duration SECOND, 24 * HOUR;
     session_time: duration 60 * SECOND, 168 * HOUR;
     capabilities_bytes: size 2, 8 * KIB;
     session_calls: count 1, 100_000;
+    session_levels: count 4, 10_000_000;
     ended_sessions: count 16, 100_000_000;
     orphan_time: duration 1, HOUR;
     orphan_calls: count 4, 100_000;

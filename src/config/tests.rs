@@ -170,6 +170,7 @@ list_ttl = \"30\"
 [telemetry]
 log = \"xml\"
 level = \"fondaco=loud\"
+baggage = [\"tier\", \"a b\"]
 ";
     let pairs = [
         ("SHORT", "c2hvcnQ="),
@@ -200,6 +201,7 @@ level = \"fondaco=loud\"
         "fondaco.toml:20: limits.token_bytes: found `9223372036854775808GiB`, expected a size such as `64KiB` or `4MB`",
         "fondaco.toml:24: telemetry.log: found `xml`, expected one of `text`, `json`",
         "fondaco.toml:25: telemetry.level: found `fondaco=loud`, which is no log filter",
+        "fondaco.toml:26: telemetry.baggage[1]: found `a b`, which is no key of W3C baggage",
     ];
     assert_eq!(found, expected);
 }

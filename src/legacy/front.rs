@@ -8,6 +8,7 @@ use crate::protocol::call::Call;
 use crate::protocol::json::Json;
 use crate::protocol::json::change;
 use crate::protocol::json::compose::Object;
+use crate::protocol::level::Level;
 use crate::protocol::media::Accept;
 use crate::protocol::message::Notification;
 use crate::protocol::message::Request;
@@ -18,12 +19,14 @@ use crate::protocol::methods::Method;
 use crate::protocol::tasks;
 
 const PING: &str = "ping";
+const SET_LEVEL: &str = "logging/setLevel";
 const CANCELLED: &str = "notifications/cancelled";
 const SUBSCRIBE: &str = "resources/subscribe";
 const UNSUBSCRIBE: &str = "resources/unsubscribe";
 
 /// The methods that this era has beside the modern ones, for logs and metrics.
-const OWN: [&str; 6] = [INITIALIZE, PING, SUBSCRIBE, UNSUBSCRIBE, CANCELLED, "notifications/initialized"];
+const OWN: [&str; 7] =
+    [INITIALIZE, PING, SUBSCRIBE, UNSUBSCRIBE, SET_LEVEL, CANCELLED, "notifications/initialized"];
 
 /// What a request asks for.
 pub enum Asked {
@@ -33,6 +36,8 @@ pub enum Asked {
     Subscribe(Arc<str>),
     /// Not to hear it any more.
     Unsubscribe(Arc<str>),
+    /// That its session hears log messages from this level on.
+    SetLevel(Level),
     /// What the modern road answers.
     Call(Box<Call>),
 }
@@ -58,6 +63,13 @@ pub fn ask(request: Request, session: &Session, accept: Accept) -> Result<Asked,
         let uri = params.as_ref().and_then(|params| params.member("uri")?.string()).map(Arc::from);
         let uri = uri.ok_or(ProtocolError::InvalidParams("`params.uri` must be a string"))?;
         return Ok(if method == SUBSCRIBE { Asked::Subscribe(uri) } else { Asked::Unsubscribe(uri) });
+    }
+    if method == SET_LEVEL {
+        let level = params.and_then(|params| params.member("level")?.string());
+        let level = level.and_then(|level| Level::named(&level));
+        return level
+            .map(Asked::SetLevel)
+            .ok_or(ProtocolError::InvalidParams("`params.level` is no log level"));
     }
     let method = shared(&method).ok_or(ProtocolError::MethodNotFound)?;
     let params = params.map_or_else(|| Object::new().finish(), without_task);

@@ -12,6 +12,7 @@ mod flights;
 pub mod front;
 pub mod initialize;
 pub mod lasting;
+mod levels;
 pub mod registry;
 mod schema;
 pub mod session;

@@ -19,6 +19,7 @@ use crate::legacy::LegacyError;
 use crate::legacy::ended::Ended;
 use crate::legacy::flights::Flights;
 use crate::legacy::flights::Seat;
+use crate::legacy::levels::Levels;
 use crate::legacy::session::Key;
 use crate::legacy::session::Session;
 use crate::legacy::subscriptions::Ears;
@@ -31,6 +32,7 @@ use crate::model::name::TenantName;
 use crate::protocol::headers;
 use crate::protocol::headers::Single;
 use crate::protocol::json::Json;
+use crate::protocol::level::Level;
 use crate::protocol::message::RequestId;
 use crate::protocol::version::Handshake;
 use crate::seal::KeyRing;
@@ -39,6 +41,7 @@ use crate::seal::KeyRing;
 pub struct Sessions {
     /// Behind one lock: nothing begins in a session that is being ended.
     state: Mutex<State>,
+    levels: Levels,
     session_calls: usize,
 }
 
@@ -69,6 +72,7 @@ impl Sessions {
         let ended = Ended::new(limits.ended_sessions);
         Arc::new(Self {
             state: Mutex::new(State { ended, flights: Flights::default(), ears: Ears::default() }),
+            levels: Levels::new(limits.session_levels),
             session_calls: limits.session_calls,
         })
     }
@@ -169,12 +173,23 @@ impl Sessions {
         self.state().flights.cancel(session.key, id);
     }
 
+    /// From which level on the session wants to hear log messages, if it said so.
+    pub fn level(&self, tenant: &TenantName, session: &Session) -> Option<Level> {
+        self.levels.get(tenant, session.key)
+    }
+
+    /// Remembers that.
+    pub fn set_level(&self, tenant: &TenantName, session: &Session, level: Level) {
+        self.levels.set(tenant, session.key, level);
+    }
+
     /// Ends a session: nothing in it goes on, and its id opens no more.
     pub fn end(&self, caller: &Caller, session: &Session, now: u64) -> Result<(), LegacyError> {
         let mut state = self.state();
         state.ended.insert(caller, session, now)?;
         state.flights.stop(session.key);
         state.ears.remove(session.key);
+        self.levels.forget(&caller.tenant, session.key);
         Ok(())
     }
 

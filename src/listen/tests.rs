@@ -88,6 +88,7 @@ fn home(name: &str) -> Arc<Home> {
         idle_timeout: Duration::from_secs(30),
         scopes: Vec::new(),
         credential: None,
+        extensions: Vec::new(),
     });
     let around = Surroundings {
         egress: Egress::new(Rules { allow: Vec::new() }, Duration::from_secs(1), &[]).unwrap(),

@@ -26,29 +26,37 @@ pub fn answer(exchange: &Exchange, snapshot: &Snapshot, limits: &Limits) -> Outc
     Outcome::Result(result.put("_meta", &super::own_meta()).finish())
 }
 
-/// That, and the extensions that some backend of the tenant has.
+/// That, and the extension for tasks where some backend of the tenant has it: the handshake era knows nothing
+/// of it.
 ///
 /// spec: SEP-2663, Capability Negotiation; row DV-05
 fn offered(snapshot: &Snapshot) -> Json {
-    let all = capabilities();
+    let all = capabilities(snapshot);
     if !snapshot.has_tasks() {
         return all;
     }
-    let all = all.members().fold(Object::new(), |all, (name, value)| all.put(&name, &value));
-    all.put(tasks::EXTENSIONS, &tasks::extensions()).finish()
+    let others = all.member(tasks::EXTENSIONS);
+    let extensions = others.iter().flat_map(Json::members);
+    let extensions = extensions.fold(Object::new(), |all, (name, value)| all.put(&name, &value));
+    let extensions = extensions.put(tasks::EXTENSION, &Object::new().finish()).finish();
+    let rest = all.members().filter(|(name, _)| name != tasks::EXTENSIONS);
+    let rest = rest.fold(Object::new(), |all, (name, value)| all.put(&name, &value));
+    rest.put(tasks::EXTENSIONS, &extensions).finish()
 }
 
 /// What this gateway has for every client, in every era, whatever its tenant's backends have: a list
-/// without entries is a list.
+/// without entries is a list. Extensions are there where a backend has them.
 ///
 /// spec: server/discover, Response
-pub fn capabilities() -> Json {
-    let listed = Object::new().put_bool("listChanged", true).finish();
+pub fn capabilities(snapshot: &Snapshot) -> Json {
+    let (listed, nothing) = (Object::new().put_bool("listChanged", true).finish(), Object::new().finish());
     let resources = Object::new().put_bool("subscribe", true).put_bool("listChanged", true).finish();
     Object::new()
         .put("tools", &listed)
         .put("prompts", &listed)
         .put("resources", &resources)
-        .put("completions", &Object::new().finish())
+        .put("completions", &nothing)
+        .put("logging", &nothing)
+        .put_some("extensions", snapshot.extensions.as_ref())
         .finish()
 }

@@ -55,7 +55,7 @@ pub(super) async fn forward(
         name: entry.own.clone(),
         params,
         meta: call.meta.clone(),
-        capabilities: declare::carried(&call.meta.capabilities, tasks),
+        capabilities: declare::carried(&call.meta.capabilities, &entry.home.config, tasks),
         param_headers,
         deadline: exchange.deadline,
     };
@@ -165,12 +165,18 @@ mod tests {
             (from..from + count).for_each(|n| write!(all, r#""c{n}":{{}},"#).unwrap());
             all.trim_end_matches(',').to_owned()
         };
-        let declared = json(format!(r#"{{"roots":7,"elicitation":{{}},{}}}"#, many(0, 100_000)));
+        let declared = json(format!(
+            r#"{{"roots":7,"elicitation":{{}},"extensions":{{"a/b":{{}},"a/d":1}},{}}}"#,
+            many(0, 100_000)
+        ));
         let started = Instant::now();
         for (required, expected) in [
             (r#""elicitation":{}"#.to_owned(), code::INTERNAL_ERROR),
             (r#""elicitation":{},"sampling":{}"#.to_owned(), code::MISSING_CAPABILITY),
             (r#""roots":{}"#.to_owned(), code::MISSING_CAPABILITY),
+            (r#""extensions":{"a/b":{}}"#.to_owned(), code::INTERNAL_ERROR),
+            (r#""extensions":{"a/b":{},"a/c":{}}"#.to_owned(), code::MISSING_CAPABILITY),
+            (r#""extensions":{"a/d":{}}"#.to_owned(), code::MISSING_CAPABILITY),
             (many(99_936, 64), code::INTERNAL_ERROR),
             (many(99_937, 64), code::MISSING_CAPABILITY),
             (many(50_000, 100_000), code::INTERNAL_ERROR),

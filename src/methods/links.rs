@@ -8,6 +8,7 @@ use std::sync::Arc;
 use crate::catalog::entry::Entry;
 use crate::catalog::entry::Home;
 use crate::catalog::snapshot::Snapshot;
+use crate::catalog::ui;
 use crate::catalog::uris;
 use crate::model::tenant::Uris;
 use crate::protocol::call::Outcome;
@@ -44,7 +45,12 @@ impl Links {
     /// spec: server/tools, Tool Result
     pub(super) fn content(&self, result: &Json) -> Option<Json> {
         let prefixed = self.0.as_ref()?;
-        change::member(result, "content", |content| change::elements(content, |block| prefixed.block(block)))
+        let content = change::member(result, "content", |content| {
+            change::elements(content, |block| prefixed.block(block))
+        });
+        let home = &prefixed.home;
+        let meta = |meta: &Json| ui::public_meta(&home.config, meta);
+        change::member(content.as_ref().unwrap_or(result), "_meta", meta).or(content)
     }
 
     /// A prompt.

@@ -3,6 +3,7 @@
 
 use crate::catalog::cursor::seal_cursor;
 use crate::catalog::snapshot::Snapshot;
+use crate::catalog::ui::Host;
 use crate::exchange::Exchange;
 use crate::model::limits::Limits;
 use crate::protocol::call::Outcome;
@@ -23,7 +24,8 @@ pub fn answer(
     now: u64,
     limits: &Limits,
 ) -> Outcome {
-    let page = snapshot.view(list, &exchange.tenant, &exchange.caller).page(after.as_deref());
+    let page = snapshot.view(list, &exchange.tenant, &exchange.caller, Host::of(&exchange.call.meta));
+    let page = page.page(after.as_deref());
     let mut result = Object::new().put_str("resultType", "complete").put(list.member(), &page.entries);
     if let Some(last) = page.next {
         let principal = exchange.caller.principal();

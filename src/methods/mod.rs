@@ -48,7 +48,9 @@ const INCOMPLETE_TTL: Duration = Duration::from_secs(1);
 /// spec: server/utilities/caching, Cacheable Model
 fn cacheable(object: Object, exchange: &Exchange, snapshot: &Snapshot, limits: &Limits) -> Object {
     let ttl = if snapshot.complete { limits.list_ttl } else { INCOMPLETE_TTL };
-    hinted(object, u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX), may_be_public(exchange))
+    // A cache that keys by less than what a client declares would show views to who has none.
+    let public = may_be_public(exchange) && !snapshot.has_ui();
+    hinted(object, u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX), public)
 }
 
 /// Whether anything may be shown to everybody who reaches this endpoint.

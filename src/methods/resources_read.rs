@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use crate::catalog::entry::Entry;
 use crate::catalog::snapshot::Snapshot;
+use crate::catalog::ui::Host;
+use crate::catalog::ui::Ui;
 use crate::exchange::Exchange;
 use crate::exchange::Reply;
 use crate::methods::CallError;
@@ -18,6 +20,7 @@ use crate::protocol::call::RpcError;
 use crate::protocol::code;
 use crate::protocol::json::Json;
 use crate::protocol::json::compose::Object;
+use crate::protocol::meta::UI;
 use crate::telemetry::metrics::Metrics;
 
 /// Reads `resource` from its backend.
@@ -33,6 +36,9 @@ pub async fn answer(
     limits: &Limits,
     metrics: &Arc<Metrics>,
 ) -> Result<Reply<CallError>, CallError> {
+    if resource.ui == Ui::View && Host::of(&exchange.call.meta) == Host::Plain {
+        return Ok(Reply::Once(Outcome::Error(no_host())));
+    }
     let links = Links::of(resource, snapshot);
     let (public, uri) = (may_be_public(exchange), resource.public.clone());
     let finish = move |outcome| {
@@ -44,6 +50,19 @@ pub async fn answer(
     };
     let params = exchange.call.params.clone();
     forward(exchange, resource, params, Vec::new(), finish, limits, metrics).await
+}
+
+/// Step 20: what shows no views has nothing to do with one.
+///
+/// spec: row EX-07; basic/index, _meta: MissingRequiredClientCapability
+fn no_host() -> RpcError {
+    let extensions = Object::new().put(UI, &Object::new().finish()).finish();
+    let required = Object::new().put("extensions", &extensions).finish();
+    RpcError {
+        code: code::MISSING_CAPABILITY,
+        message: format!("this resource is for clients that declare the extension `{UI}`"),
+        data: Some(Object::new().put("requiredCapabilities", &required).finish()),
+    }
 }
 
 /// A result with what its backend says of keeping it, within bounds; shared only where both say so.

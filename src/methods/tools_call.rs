@@ -18,6 +18,8 @@ use crate::catalog::refresh::Catalogs;
 use crate::catalog::schema::Validator;
 use crate::catalog::snapshot::Snapshot;
 use crate::catalog::tool::Tool;
+use crate::catalog::ui;
+use crate::catalog::ui::Host;
 use crate::exchange::Exchange;
 use crate::exchange::Reply;
 use crate::methods::CallError;
@@ -53,6 +55,9 @@ pub async fn answer(
     limits: &Limits,
     metrics: &Arc<Metrics>,
 ) -> Result<Reply<CallError>, CallError> {
+    if exchange.call.name.as_ref() != Some(&tool.entry.public) {
+        metrics.tool_alias();
+    }
     match attempt(exchange, tool, snapshot, limits, metrics).await {
         // The backend refused before it acted, so a second try repeats nothing.
         // spec: streamable-http, Client Behavior
@@ -84,7 +89,8 @@ async fn attempt(
     }
     let headers = mint(&tool.header_params, arguments.as_ref());
     let links = Links::of(&tool.entry, snapshot);
-    let finish = move |outcome| Ok(links.change(outcome, Links::content));
+    let host = Host::of(&call.meta);
+    let finish = move |outcome| Ok(ui::shown(links.change(outcome, Links::content), host));
     forward(exchange, &tool.entry, call.params.clone(), headers, finish, limits, metrics).await
 }
 

@@ -41,8 +41,12 @@ pub struct Limits {
     pub late_stream: Duration,
     /// Silence after which a stream gets a comment.
     pub keep_alive: Duration,
-    /// Progress that may wait for a slow reader of one stream; older gives way to newer.
+    /// Progress and log messages that may wait for a slow reader of one stream; older gives way to newer.
     pub stream_bytes: usize,
+    /// Longest log message that is relayed; a longer one is dropped.
+    pub log_bytes: usize,
+    /// Most log messages of one request that are relayed.
+    pub log_messages: usize,
     /// `ttlMs` of lists.
     pub list_ttl: Duration,
     /// How long a session of the handshake era lasts.
@@ -51,6 +55,8 @@ pub struct Limits {
     pub capabilities_bytes: usize,
     /// Most calls in flight in one session.
     pub session_calls: usize,
+    /// Sessions whose level of log messages is remembered; a tenant's, a quarter of them.
+    pub session_levels: usize,
     /// Sessions that were ended before their time and are remembered; a tenant's, a quarter of them, and
     /// a principal's, a quarter of its tenant's.
     pub ended_sessions: usize,
@@ -199,10 +205,13 @@ impl Default for Limits {
             late_stream: seconds(20),
             keep_alive: seconds(15),
             stream_bytes: 256 << 10,
+            log_bytes: 16 << 10,
+            log_messages: 1_000,
             list_ttl: seconds(60),
             session_time: seconds(24 * 60 * 60),
             capabilities_bytes: 1 << 10,
             session_calls: 256,
+            session_levels: 100_000,
             ended_sessions: 1_000_000,
             orphan_time: seconds(60),
             orphan_calls: 1_000,

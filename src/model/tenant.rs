@@ -57,6 +57,9 @@ pub struct Backend {
     pub idle_timeout: Duration,
     /// Scope rules, in the file's order.
     pub scopes: Vec<ScopeRule>,
+    /// The extensions of the protocol that its clients may have with it, by their names, beside those that
+    /// this gateway knows.
+    pub extensions: Vec<Arc<str>>,
     /// What we authenticate with upstream.
     pub credential: Option<Credential>,
 }

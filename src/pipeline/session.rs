@@ -138,7 +138,7 @@ async fn open(
     let Message::Request(request) = Message::of(envelope)? else { return Ok(Reply::Accepted) };
     let offer = Offer::read(request.params.as_ref(), app.limits.capabilities_bytes)?;
     let snapshot = app.catalogs.snapshot(&party.tenant).await;
-    let capabilities = methods::discover::capabilities();
+    let capabilities = methods::discover::capabilities(&snapshot);
     let result = initialize::result(offer.revision, &capabilities, snapshot.instructions.as_deref());
     let expires_at = app.clock.now().saturating_add(app.limits.session_time.as_secs());
     let session = Session::new(offer.revision, offer.capabilities, expires_at);
@@ -175,8 +175,12 @@ async fn find(context: &Context, request: Request, trail: &mut Trail) -> Result<
     trail.facts.method = front::label(&request.method);
     let flight = app.sessions.begin(&party.tenant.name, session, &request.id)?;
     trail.in_band = true;
-    let call = match front::ask(request, session, *accept)? {
+    let mut call = match front::ask(request, session, *accept)? {
         Asked::Ping => return Ok(Found::Reply(listen::done())),
+        Asked::SetLevel(level) => {
+            app.sessions.set_level(&party.tenant.name, session, level);
+            return Ok(Found::Reply(listen::done()));
+        }
         Asked::Subscribe(uri) => {
             let subscribed = listen::subscribe(app, party, session, uri);
             let subscribed = flight.unless_cancelled(subscribed).await.ok_or(LegacyError::Withdrawn)?;
@@ -185,7 +189,8 @@ async fn find(context: &Context, request: Request, trail: &mut Trail) -> Result<
         Asked::Unsubscribe(uri) => return Ok(Found::Reply(listen::unsubscribe(app, session, &uri))),
         Asked::Call(call) => *call,
     };
-    let exchange = begin(party.clone(), call, *deadline, trail);
+    call.meta.log_level = call.meta.log_level.or_else(|| app.sessions.level(&party.tenant.name, session));
+    let exchange = begin(app, party.clone(), call, *deadline, trail);
     let span = trail.span.clone();
     let routed = route(app, &exchange, &mut trail.facts).instrument(span.clone());
     let routed = flight.unless_cancelled(routed).await.ok_or(LegacyError::Withdrawn)?;

@@ -31,6 +31,7 @@ fn backend(scopes: Vec<ScopeRule>) -> Arc<Backend> {
         prefix: "crm_".into(),
         uris: Uris::Keep,
         timeout: Duration::from_secs(60),
+        extensions: Vec::new(),
         idle_timeout: Duration::from_secs(30),
         scopes,
         credential: None,

@@ -4,7 +4,9 @@ use crate::protocol::ProtocolError;
 use crate::protocol::json::Json;
 use crate::protocol::json::Kind;
 use crate::protocol::json::compose::Object;
+use crate::protocol::level::Level;
 use crate::protocol::message::misspells;
+use crate::protocol::trace;
 
 #[cfg(test)]
 mod tests;
@@ -12,17 +14,21 @@ mod tests;
 const VERSION: &str = "io.modelcontextprotocol/protocolVersion";
 const CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
 const CLIENT: &str = "io.modelcontextprotocol/clientInfo";
-const LOG_LEVEL: &str = "io.modelcontextprotocol/logLevel";
+/// The key of a request's `_meta` for the log messages that its client wants.
+pub const LOG_LEVEL: &str = "io.modelcontextprotocol/logLevel";
 const PROGRESS_TOKEN: &str = "progressToken";
-const TRACEPARENT: &str = "traceparent";
-const TRACESTATE: &str = "tracestate";
-const BAGGAGE: &str = "baggage";
+/// The key of `_meta`, and the header, for the trace that a request is part of.
+pub const TRACEPARENT: &str = "traceparent";
+/// The same for what tracing systems say of that trace.
+pub const TRACESTATE: &str = "tracestate";
+/// The same for what travels with a request.
+pub const BAGGAGE: &str = "baggage";
+
+/// The extension of clients that show the views of tools: MCP Apps.
+pub const UI: &str = "io.modelcontextprotocol/ui";
 
 /// Longest `progressToken`, as JSON text: it comes back with every notification.
 const TOKEN_BYTES: usize = 256;
-
-/// Longest trace parent. Those of later versions may be longer than ours; it becomes a header.
-const TRACEPARENT_BYTES: usize = 256;
 
 /// Every key that means something to us.
 const KNOWN: [&str; 8] =
@@ -36,11 +42,6 @@ pub fn our_info() -> Json {
     Object::new().put_str("name", "fondaco").put_str("version", env!("CARGO_PKG_VERSION")).finish()
 }
 
-/// The levels of `logLevel`.
-///
-/// spec: server/utilities/logging, Log Levels
-const LEVELS: [&str; 8] = ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"];
-
 /// The checked `_meta` of a modern request.
 ///
 /// spec: basic/index, _meta
@@ -52,6 +53,13 @@ pub struct Meta {
     pub progress_token: Option<Json>,
     /// `traceparent`, well-formed or absent.
     pub traceparent: Option<String>,
+    /// `tracestate`, well-formed or absent; never without a `traceparent`.
+    pub tracestate: Option<String>,
+    /// `baggage`, unjudged until [`Meta::admit_baggage`]; then what of it goes on.
+    pub baggage: Option<String>,
+    /// `io.modelcontextprotocol/logLevel`: the least serious log messages that its client wants to hear;
+    /// none without it.
+    pub log_level: Option<Level>,
     /// Members that mean nothing to us, relayed byte for byte: key text (unescaped) and value.
     pub unknown: Vec<(String, Json)>,
 }
@@ -60,6 +68,19 @@ impl Meta {
     /// The trace id in `traceparent`.
     pub fn trace_id(&self) -> Option<&str> {
         self.traceparent.as_deref().and_then(|parent| parent.split('-').nth(1))
+    }
+
+    /// Keeps of the baggage the members with one of these keys, if it is well-formed.
+    pub fn admit_baggage(&mut self, keys: &[String]) {
+        self.baggage = self.baggage.take().and_then(|baggage| trace::allowed_baggage(&baggage, keys));
+    }
+
+    /// Whether the client declares that it can do this, and says how: a member of
+    /// `capabilities.extensions`, an object.
+    ///
+    /// spec: basic/versioning, Extension Negotiation
+    pub fn extension(&self, name: &str) -> Option<Json> {
+        self.capabilities.member("extensions")?.member(name).filter(Json::is_object)
     }
 
     /// Step 14: `params` and its `_meta` are objects, and what is required of `_meta` is there.
@@ -101,6 +122,9 @@ struct Members {
     capabilities: Option<Json>,
     progress_token: Option<Json>,
     traceparent: Option<String>,
+    tracestate: Option<String>,
+    baggage: Option<String>,
+    log_level: Option<Level>,
     unknown: Vec<(String, Json)>,
 }
 
@@ -118,11 +142,16 @@ impl Members {
                     members.progress_token = Some(value);
                 }
                 PROGRESS_TOKEN => return Err(refuse("`progressToken` has to be a string or an integer")),
-                LOG_LEVEL if value.string_ref().is_none_or(|level| !LEVELS.contains(&&*level)) => {
-                    return Err(refuse("`io.modelcontextprotocol/logLevel` is no log level"));
+                LOG_LEVEL => match value.string_ref().and_then(|level| Level::named(&level)) {
+                    Some(level) => members.log_level = Some(level),
+                    None => return Err(refuse("`io.modelcontextprotocol/logLevel` is no log level")),
+                },
+                TRACEPARENT => {
+                    members.traceparent = value.string().filter(|text| trace::is_traceparent(text));
                 }
-                TRACEPARENT => members.traceparent = value.string().filter(|text| is_traceparent(text)),
-                LOG_LEVEL | CLIENT | TRACESTATE | BAGGAGE => {}
+                TRACESTATE => members.tracestate = value.string().filter(|text| trace::is_tracestate(text)),
+                BAGGAGE => members.baggage = value.string(),
+                CLIENT => {}
                 other if misspells(other, &KNOWN) => {
                     return Err(refuse("a member of `_meta` is spelt in another case than the protocol's"));
                 }
@@ -133,34 +162,15 @@ impl Members {
     }
 
     fn with(self, capabilities: Json) -> Meta {
-        let Self { progress_token, traceparent, unknown, .. } = self;
-        Meta { capabilities, progress_token, traceparent, unknown }
+        let Self { progress_token, traceparent, tracestate, baggage, log_level, unknown, .. } = self;
+        // Without its trace it means nothing.
+        // spec: W3C Trace Context, 3.3
+        let tracestate = tracestate.filter(|_| traceparent.is_some());
+        Meta { capabilities, progress_token, traceparent, tracestate, baggage, log_level, unknown }
     }
 }
 
 /// The version that a `_meta` names, of any type.
 pub(super) fn version(meta: &Json) -> Option<Json> {
     meta.member(VERSION)
-}
-
-/// Whether `text` is a trace parent whose trace may be continued.
-///
-/// spec: W3C Trace Context, 3.2
-fn is_traceparent(text: &str) -> bool {
-    if text.len() > TRACEPARENT_BYTES {
-        return false;
-    }
-    let mut fields = text.split('-');
-    let mut hex = |length: usize| {
-        let field = fields.next()?;
-        let digits = field.bytes().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f'));
-        (digits && field.len() == length).then_some(field)
-    };
-    let (Some(version), Some(trace), Some(parent), Some(_flags)) = (hex(2), hex(32), hex(16), hex(2)) else {
-        return false;
-    };
-    let nonzero = |id: &str| id.bytes().any(|digit| digit != b'0');
-    // A later version may append fields; this one has exactly four.
-    let ends = version != "00" || fields.next().is_none();
-    version != "ff" && nonzero(trace) && nonzero(parent) && ends
 }

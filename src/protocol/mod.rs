@@ -9,12 +9,14 @@ pub mod code;
 pub mod era;
 pub mod headers;
 pub mod json;
+pub mod level;
 pub mod media;
 pub mod message;
 pub mod meta;
 pub mod methods;
 pub mod subscription;
 pub mod tasks;
+pub mod trace;
 pub mod version;
 
 /// Why a request is no valid MCP request. `Display` is what the caller reads.

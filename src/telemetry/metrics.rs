@@ -173,6 +173,7 @@ pub struct Metrics {
     catalog_refreshes: Family<ByOutcome, Counter>,
     catalogs_stale: Gauge,
     entries_left_out: Counter,
+    tool_aliases: Counter,
     config_reloads: Family<ByOutcome, Counter>,
     panics: Counter,
 }
@@ -209,6 +210,7 @@ impl Metrics {
             catalog_refreshes: Family::default(),
             catalogs_stale: Gauge::default(),
             entries_left_out: Counter::default(),
+            tool_aliases: Counter::default(),
             config_reloads: Family::default(),
             panics: Counter::default(),
         };
@@ -279,7 +281,13 @@ impl Metrics {
         let left_out = self.entries_left_out.clone();
         let help = "Tools, prompts and resources that were left out, each when that is found";
         registry.register("entries_left_out", help, left_out);
+        registry.register("tool_aliases", "Calls by a backend's own name", self.tool_aliases.clone());
         registry.register("config_reloads", "Reloads of the tenants file", self.config_reloads.clone());
+    }
+
+    /// A tool was called by its backend's own name.
+    pub fn tool_alias(&self) {
+        self.tool_aliases.inc();
     }
 
     /// A request was answered. A method that MCP does not know counts as `other`.

@@ -25,8 +25,16 @@ use crate::tenant::secret::Secret;
 /// The longest prefix, of the 64 characters that a public name may have.
 const PREFIX: usize = 32;
 
-const KEYS: [&str; 9] =
-    ["kind", "url", "era", "prefix", "uris", "timeout", "idle_timeout", "scopes", "credential"];
+const KEYS: [&str; 10] =
+    ["kind", "url", "era", "prefix", "uris", "timeout", "idle_timeout", "scopes", "extensions", "credential"];
+
+/// Longest name of an extension, and most of them.
+const EXTENSION_BYTES: usize = 128;
+const EXTENSIONS: usize = 32;
+
+/// What begins the names of extensions that are the protocol's own. Those are the gateway's to carry, or
+/// not.
+const OFFICIAL: &str = "io.modelcontextprotocol/";
 
 /// Headers that are about the message, the connection or the protocol, not about who sends it.
 const RESERVED: [&str; 26] = [
@@ -85,6 +93,7 @@ pub(super) fn read(name: &str, at: &At<'_>, secrets: &[Secret], declared: &[&str
     let idle_timeout = duration(&fields, "idle_timeout", 30);
     let rules = fields.get("scopes").map_or_else(Vec::new, |at| at.entries());
     let scopes = rules.iter().filter_map(|(glob, at)| rule(glob, at)).collect();
+    let extensions = fields.get("extensions").map_or_else(|| Some(Vec::new()), |at| extensions(&at));
     let credential = fields.get("credential").map(|at| credential(&at, secrets, declared));
     Some(Backend {
         name: parsed?,
@@ -94,6 +103,7 @@ pub(super) fn read(name: &str, at: &At<'_>, secrets: &[Secret], declared: &[&str
         timeout: timeout?,
         idle_timeout: idle_timeout?,
         scopes,
+        extensions: extensions?,
         credential: match credential {
             Some(credential) => Some(credential?),
             None => None,
@@ -115,7 +125,7 @@ fn kind(fields: &Fields<'_>) -> Option<BackendKind> {
             Some(BackendKind::Mcp { url: url?, era: era? })
         }
         Kind::Demo => {
-            for key in ["url", "era", "credential"] {
+            for key in ["url", "era", "extensions", "credential"] {
                 if let Some(at) = fields.get(key) {
                     at.refuse::<()>("a backend of kind `demo` has none");
                 }
@@ -141,6 +151,43 @@ fn prefix(at: &At<'_>) -> Option<Arc<str>> {
 
 fn duration(fields: &Fields<'_>, key: &str, default: u64) -> Option<Duration> {
     fields.get(key).map_or(Some(Duration::from_secs(default)), |at| at.duration(&(100..=24 * 3_600_000)))
+}
+
+/// The extensions that a backend's clients may have with it.
+fn extensions(at: &At<'_>) -> Option<Vec<Arc<str>>> {
+    let items = at.list();
+    if items.len() > EXTENSIONS {
+        return at.refuse(format!("found {} names, expected at most {EXTENSIONS}", items.len()));
+    }
+    let name = |at: &At<'_>| -> Option<Arc<str>> {
+        let text = at.filled()?;
+        if !is_extension(text) {
+            let hint = "a name is a domain that reads backwards, `/` and a word, as in `com.example/search`";
+            return at.refuse_hint(format!("found `{text}`, which is no name of an extension"), hint);
+        }
+        if text.starts_with(OFFICIAL) {
+            return at.refuse(format!("`{text}` is the protocol's own: the gateway carries what it knows"));
+        }
+        Some(text.into())
+    };
+    let names: Vec<_> = items.iter().filter_map(name).collect();
+    (names.len() == items.len()).then_some(names)
+}
+
+/// Whether this can be the name of an extension.
+///
+/// spec: docs/extensions/overview; basic/index, _meta (key name format, with a prefix)
+fn is_extension(text: &str) -> bool {
+    let alphanumeric = |c: char| c.is_ascii_alphanumeric();
+    let of = |text: &str, more: &[u8]| {
+        text.bytes().all(|byte| byte.is_ascii_alphanumeric() || more.contains(&byte))
+            && text.ends_with(alphanumeric)
+    };
+    let label = |label: &str| label.starts_with(|c: char| c.is_ascii_alphabetic()) && of(label, b"-");
+    text.len() <= EXTENSION_BYTES
+        && text.split_once('/').is_some_and(|(prefix, name)| {
+            prefix.split('.').all(label) && name.starts_with(alphanumeric) && of(name, b"-_.")
+        })
 }
 
 /// One scope rule: `"*"`, `"tool:delete_*"`, `"prompt:…"`, `"resource:…"` or a bare glob.

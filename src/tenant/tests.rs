@@ -259,6 +259,25 @@ const BROKEN_BACKEND: &[(&str, &str)] = &[
     ("uris: all", "uris: found `all`, expected one of `keep`, `prefixed`"),
     ("timeout: 60", "timeout: found a number, expected a duration with its unit"),
     ("timeout: 0s", "timeout: found `0s`, expected 100ms to 24h"),
+    ("extensions: com.example/a", "extensions: found text, expected a list"),
+    ("extensions: [search]", "extensions[0]: found `search`, which is no name of an extension"),
+    ("extensions: ['com.example/']", "extensions[0]: found `com.example/`, which is no name of an extension"),
+    (
+        "extensions: ['1com.example/a']",
+        "extensions[0]: found `1com.example/a`, which is no name of an extension",
+    ),
+    (
+        "extensions: ['com..example/a']",
+        "extensions[0]: found `com..example/a`, which is no name of an extension",
+    ),
+    (
+        "extensions: ['com.example-/a']",
+        "extensions[0]: found `com.example-/a`, which is no name of an extension",
+    ),
+    (
+        "extensions: [com.example/ok, io.modelcontextprotocol/ui]",
+        "extensions[1]: `io.modelcontextprotocol/ui` is the protocol's own: the gateway carries what it knows",
+    ),
     ("scopes: {'tools:x': [a]}", "scopes.tools:x: `tools` is no kind of object"),
     ("scopes: {'tool:': [a]}", "scopes.tool:: the pattern is empty"),
     (

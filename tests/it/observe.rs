@@ -362,12 +362,19 @@ async fn an_answered_request_is_one_line() {
     watched.says("a list", line, &["refusal", "backend", "name"]).await;
     let mut traced = meta();
     traced["traceparent"] = json!("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01");
+    traced["tracestate"] = json!("canary=1");
+    traced["baggage"] = json!("canary=1");
     let params = json!({"name": "add", "arguments": {"a": 1, "b": 2, "canary": "argument"}, "_meta": traced});
     let body = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).to_string();
     let answer = alice.post(&alice.headers("tools/call", Some("add")), &body).await;
     let line = json!({"status": 200, "rpc_method": "tools/call", "tenant": "acme", "backend": "demo", "name": "add",
         "bytes_in": body.len(), "bytes_out": answer.body.len(), "trace_id": "4bf92f3577b34da6a3ce929d0e0e4736"});
     watched.says("a call", line, &["refusal", "resource"]).await;
+    traced["traceparent"] = json!("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01-canary");
+    let params = json!({"name": "add", "arguments": {"a": 1, "b": 2}, "_meta": traced});
+    let body = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).to_string();
+    alice.post(&alice.headers("tools/call", Some("add")), &body).await.result();
+    watched.says("a malformed trace", json!({"status": 200, "name": "add"}), &["trace_id"]).await;
     alice.call_tool("subtract", json!({"a": 1, "b": 2})).await;
     let line = json!({"status": 403, "refusal": "scope", "rpc_method": "tools/call", "tenant": "acme"});
     watched.says("a missing scope", line, &[]).await;

@@ -273,7 +273,8 @@ async fn a_list_that_a_backend_does_not_advertise_is_empty() {
     let discovered = alice.rpc("server/discover", json!({})).await.result();
     let listed = json!({"listChanged": true});
     let resources = json!({"subscribe": true, "listChanged": true});
-    let expected = json!({"tools": listed, "prompts": listed, "resources": resources, "completions": {}});
+    let expected =
+        json!({"tools": listed, "prompts": listed, "resources": resources, "completions": {}, "logging": {}});
     assert_eq!(discovered["capabilities"], expected);
     assert_eq!(last(&crm, "prompts/list"), None);
     gw.stop().await;

@@ -344,14 +344,7 @@ async fn what_the_era_has_not_is_no_method_and_notifications_are_taken() {
     let session = Session { caller: alice, id, revision: "2025-11-25".to_owned(), opened: opened.result() };
     // Before `notifications/initialized`: nothing is stored that could tell.
     assert_eq!(session.call_tool("echo", json!({"text": "a"})).await.result()["content"][0]["text"], "a");
-    for method in [
-        "server/discover",
-        "subscriptions/listen",
-        "logging/setLevel",
-        "tasks/list",
-        "nope",
-        "notifications/x",
-    ] {
+    for method in ["server/discover", "subscriptions/listen", "tasks/list", "nope", "notifications/x"] {
         assert_eq!(session.rpc(method, json!({})).await.refusal(), (200, -32601), "{method}");
     }
     for body in [

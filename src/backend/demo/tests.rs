@@ -35,6 +35,7 @@ fn demo_with(timeout: Duration, idle_timeout: Duration) -> Demo {
         uris: tenant::Uris::Keep,
         timeout,
         idle_timeout,
+        extensions: Vec::new(),
         scopes: Vec::new(),
         credential: None,
     }))
@@ -65,6 +66,9 @@ fn call(tool: &str, arguments: &str) -> BackendCall {
             capabilities: json("{}"),
             progress_token: Some(json("7")),
             traceparent: None,
+            tracestate: None,
+            baggage: None,
+            log_level: None,
             unknown: Vec::new(),
         },
         capabilities: json("{}"),

@@ -30,6 +30,8 @@ use crate::backend::mcp::call::Astray;
 use crate::backend::mcp::call::Question;
 use crate::backend::mcp::call::Step;
 use crate::backend::mcp::probe;
+use crate::backend::mcp::progress::Logs;
+use crate::backend::mcp::request::continue_trace;
 use crate::backend::mcp::response::Reader;
 use crate::backend::mcp::response::UNEXPLAINED;
 use crate::backend::mcp::response::may_answer;
@@ -46,7 +48,7 @@ use crate::protocol::methods::Method;
 pub(in crate::backend) struct Flight {
     pool: Arc<Pool>,
     holder: Holder,
-    prepared: Prepared,
+    prepared: Box<Prepared>,
     /// How deep its answer may be nested.
     depth: usize,
     slot: Option<OwnedSemaphorePermit>,
@@ -103,7 +105,7 @@ impl Flight {
             Question::Caller(call) => Holder::of(&call.caller),
             Question::Own(..) => Holder::Gateway,
         };
-        let prepared = Prepared::new(question);
+        let prepared = Box::new(Prepared::new(question));
         Self {
             stage: Stage::Open(session(pool, &holder, false, &prepared)),
             pool: pool.clone(),
@@ -136,6 +138,7 @@ impl Flight {
                     clocks.progressed();
                     return Step::Frame(Frame::Notice(message));
                 }
+                Ok(Heard::Log(message)) => return Step::Frame(Frame::Notice(message)),
                 Ok(Heard::Final(outcome)) => return Step::Frame(Frame::End(Ok(outcome))),
                 Err(Failure::End(error)) => return error.into(),
                 Err(Failure::Astray(end)) => return Step::Astray(Astray { untouched: true, end }),
@@ -164,12 +167,14 @@ impl Flight {
         let upstream = lease.session().upstream();
         let id = upstream.mint_id();
         let message = self.prepared.message(lease.session().revision(), id);
-        let request = lease.session().post(&message)?;
+        let mut request = lease.session().post(&message)?;
+        continue_trace(request.headers_mut(), &self.prepared.trace);
         let (tenant, backend) = (&upstream.tenant, &upstream.config.name);
         tracing::debug!(%tenant, %backend, id, method = self.prepared.method.name(), "asks in a session");
         let hearing = self.prepared.token.as_ref().map(|_| lease.session().ear().hear(id));
         let sending = Box::pin(upstream.send(request));
-        let judge = Judge::new(id, self.prepared.token.clone());
+        let logs = Logs::of(self.prepared.level, &upstream.limits);
+        let judge = Judge::new(id, self.prepared.token.clone()).with_logs(logs);
         self.stage = Stage::Sent(Sent { lease, id, judge, waiting: VecDeque::new(), hearing }, sending);
         Ok(Heard::Nothing)
     }
@@ -251,7 +256,7 @@ impl Flight {
     /// server, and is cancelled.
     fn judge(&mut self, message: &Json) -> Result<Heard, Failure> {
         let Stage::Reading(sent, _) = &mut self.stage else { return Ok(Heard::Nothing) };
-        if is_cancellation(message, sent.id) {
+        if request::is_cancellation(message, sent.id) {
             self.stage = Stage::Over;
             return Err(BackendError::Invalid("it cancelled the request").into());
         }
@@ -298,7 +303,7 @@ impl Flight {
         };
         let end = end.and_then(|heard| match heard {
             Heard::Final(outcome) => Ok(outcome),
-            Heard::Nothing | Heard::Progress(_) => Err(BackendError::Invalid(UNEXPLAINED)),
+            Heard::Nothing | Heard::Progress(_) | Heard::Log(_) => Err(BackendError::Invalid(UNEXPLAINED)),
         });
         match (code, end) {
             (Some(code::HEADER_MISMATCH | code::UNSUPPORTED_VERSION), end) => {
@@ -365,31 +370,26 @@ impl Drop for Flight {
     }
 }
 
-/// A session to send a request in; one that listens, where the caller wants to hear of progress.
+/// A session to send a request in; one that listens, where the caller wants to hear of progress, and that
+/// says what is logged, where the caller wants that.
 fn session(
     pool: &Arc<Pool>,
     holder: &Holder,
     again: bool,
     prepared: &Prepared,
 ) -> BoxFuture<'static, Result<Lease, Unopened>> {
-    let lease = pool.clone().lease(holder.clone(), again);
-    let listens = prepared.token.is_some();
+    let lease = pool.clone().lease(holder.clone(), prepared.capabilities.clone(), again);
+    let (listens, level) = (prepared.token.is_some(), prepared.level);
     Box::pin(async move {
         let lease = lease.await?;
+        if let Some(level) = level {
+            lease.session().lower(level).await;
+        }
         if listens {
             lease.session().listen().await;
         }
         Ok(lease)
     })
-}
-
-/// Whether the server says that it has given the request up.
-fn is_cancellation(message: &Json, id: u64) -> bool {
-    let method = message.member("method");
-    let cancels =
-        method.and_then(|method| method.string()).is_some_and(|name| name == "notifications/cancelled");
-    let of = message.member("params").and_then(|params| params.member("requestId"));
-    cancels && of.is_some_and(|of| of.text() == id.to_string())
 }
 
 fn late(clock: Clock, sent: bool) -> BackendError {

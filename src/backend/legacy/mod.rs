@@ -2,10 +2,12 @@
 //!
 //! `session` is one session from `initialize` to its end; `pool` opens and ends them, `sessions` is what
 //! it keeps; `request` builds what is sent in one, `flight` is a request in flight, `ear` hears what a
-//! server says beside its answers, and tells the `watchers` of a `watch` what changes.
+//! server says beside its answers, and tells the `watchers` of a `watch` what changes; `levels` is what it
+//! logs.
 
 mod ear;
 pub(super) mod flight;
+mod levels;
 pub(super) mod pool;
 mod request;
 pub(super) mod session;

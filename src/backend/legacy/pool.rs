@@ -22,7 +22,6 @@ use crate::backend::BackendError;
 use crate::backend::backoff::Backoff;
 use crate::backend::clock::Clock;
 use crate::backend::credential::Identity;
-use crate::backend::legacy::request;
 use crate::backend::legacy::session::Evidence;
 use crate::backend::legacy::session::Session;
 use crate::backend::legacy::session::Unopened;
@@ -37,6 +36,7 @@ use crate::backend::mcp::upstream::Upstream;
 use crate::model::limits::Limits;
 use crate::model::name::TenantName;
 use crate::model::tally::Counted;
+use crate::protocol::json::Json;
 use crate::telemetry::metrics::SessionEvent;
 
 /// How often a session is looked for that was open a moment ago.
@@ -91,20 +91,22 @@ impl Pool {
         self.sessions().has_any()
     }
 
-    /// A session of `holder`, opened if there is none. `again` says that there was one which was lost.
+    /// A session of `holder` that declares these capabilities, opened if there is none. `again` says that
+    /// there was one which was lost.
     ///
     /// # Cancel safety
     /// Dropping the future leaves an opening to whoever needs the session next.
     pub(in crate::backend) async fn lease(
         self: Arc<Self>,
         holder: Holder,
+        capabilities: Json,
         again: bool,
     ) -> Result<Lease, Unopened> {
         for _ in 0..TRIES {
             let identity = self.upstream.identity()?;
-            let capabilities = request::capabilities().bytes().clone();
-            let key = Key { holder: holder.clone(), credential: identity.version, capabilities };
-            match self.find(&key, identity, again)? {
+            let declared = capabilities.bytes().clone();
+            let key = Key { holder: holder.clone(), credential: identity.version, capabilities: declared };
+            match self.find(&key, identity, &capabilities, again)? {
                 Some(Found::Open(serial, session)) => return Ok(Lease { pool: self, serial, session }),
                 Some(Found::Opening(opened)) => opened.await?,
                 // The credential changed while it was read.
@@ -119,6 +121,7 @@ impl Pool {
         self: &Arc<Self>,
         key: &Key,
         identity: Identity,
+        capabilities: &Json,
         again: bool,
     ) -> Result<Option<Found>, BackendError> {
         let mut sessions = self.sessions();
@@ -134,7 +137,8 @@ impl Pool {
             sessions.make_room(&key.holder, self.limits().upstream_sessions, seat).map(|room| {
                 ended.extend(room.oldest);
                 let (pool, holder) = (self.clone(), key.holder.clone());
-                let opening = async move { pool.open(&holder, identity, again).await };
+                let capabilities = capabilities.clone();
+                let opening = async move { pool.open(&holder, identity, &capabilities, again).await };
                 let opened = self.begin(key.clone(), room.seat, opening);
                 sessions.opening(key.clone(), opened.clone());
                 Some(Found::Opening(opened))
@@ -163,9 +167,15 @@ impl Pool {
         told.map(|opened| opened.unwrap_or_else(|_| Err(given_up()))).boxed().shared()
     }
 
-    async fn open(&self, holder: &Holder, identity: Identity, again: bool) -> Result<Session, Unopened> {
+    async fn open(
+        &self,
+        holder: &Holder,
+        identity: Identity,
+        capabilities: &Json,
+        again: bool,
+    ) -> Result<Session, Unopened> {
         let opening = self.backoff.enter().await?;
-        let session = Session::open(&self.upstream, identity, *holder == Holder::Gateway);
+        let session = Session::open(&self.upstream, identity, capabilities, *holder == Holder::Gateway);
         let late = |_| Unopened::from(BackendError::TimedOut { clock: Clock::Open, sent: false });
         let opened = tokio::time::timeout(self.limits().open_time, session).await;
         let opened = opened.map_err(late).and_then(|opened| opened);

@@ -4,17 +4,18 @@ use crate::backend::BackendCall;
 use crate::backend::mcp::call::Question;
 use crate::backend::mcp::request;
 use crate::backend::mcp::request::PROGRESS_TOKEN_KEY;
-use crate::backend::mcp::request::TRACEPARENT;
 use crate::protocol::code;
 use crate::protocol::json::Json;
 use crate::protocol::json::compose::Object;
+use crate::protocol::level::Level;
 use crate::protocol::meta::our_info;
 use crate::protocol::methods::Method;
 use crate::protocol::version::Handshake;
 
-/// The capabilities that we declare: what this gateway carries between the eras, which is nothing yet.
-pub(super) fn capabilities() -> Json {
-    Object::new().finish()
+/// What a session declares of these capabilities: what this gateway carries between the eras, which is
+/// extensions alone.
+fn capabilities(carried: &Json) -> Json {
+    Object::new().put_some("extensions", carried.member("extensions").as_ref()).finish()
 }
 
 /// What keys of `_meta` begin with that mean something in the modern era alone.
@@ -33,6 +34,12 @@ pub(super) struct Prepared {
     meta: Vec<(String, Json)>,
     /// The caller's progress token.
     pub(super) token: Option<Json>,
+    /// The least serious log messages that the caller wants.
+    pub(super) level: Option<Level>,
+    /// What its session declares.
+    pub(super) capabilities: Json,
+    /// The trace context, for headers.
+    pub(super) trace: Vec<(&'static str, String)>,
 }
 
 impl Prepared {
@@ -44,10 +51,19 @@ impl Prepared {
                 params: request::params_of(call, &[TASK]).finish(),
                 meta: kept(call),
                 token: call.meta.progress_token.clone(),
+                level: call.meta.log_level,
+                capabilities: capabilities(&call.capabilities),
+                trace: request::trace_of(&call.meta),
             },
-            Question::Own(method, params) => {
-                Self { method: *method, params: params.clone(), meta: Vec::new(), token: None }
-            }
+            Question::Own(method, params) => Self {
+                method: *method,
+                params: params.clone(),
+                meta: Vec::new(),
+                token: None,
+                level: None,
+                capabilities: request::own_capabilities(),
+                trace: Vec::new(),
+            },
         }
     }
 
@@ -78,22 +94,22 @@ impl Prepared {
 
 /// What of a call's `_meta` means the same in a session, and what we do not understand.
 fn kept(call: &BackendCall) -> Vec<(String, Json)> {
-    let trace = call.meta.traceparent.iter();
-    let trace = trace.map(|parent| (TRACEPARENT.to_owned(), Json::from_str_value(parent)));
+    let trace = request::trace_of(&call.meta).into_iter();
+    let trace = trace.map(|(name, value)| (name.to_owned(), Json::from_str_value(&value)));
     let unknown = call.meta.unknown.iter().filter(|(key, _)| {
         // Ours stand already: a second member of the same key would be somebody else's word.
-        !key.starts_with(MODERN_KEYS) && key != PROGRESS_TOKEN_KEY && key != TRACEPARENT
+        !key.starts_with(MODERN_KEYS) && key != PROGRESS_TOKEN_KEY
     });
     trace.chain(unknown.cloned()).collect()
 }
 
-/// `initialize`, with the latest revision that has it.
+/// `initialize`, with the latest revision that has it, for a client that can do this.
 ///
 /// spec: 2025-11-25 basic/lifecycle, Version Negotiation
-pub(super) fn initialize(id: u64) -> Json {
+pub(super) fn initialize(id: u64, capabilities: &Json) -> Json {
     let params = Object::new()
         .put_str("protocolVersion", Handshake::LATEST.name())
-        .put("capabilities", &capabilities())
+        .put("capabilities", capabilities)
         .put("clientInfo", &our_info())
         .finish();
     message("initialize", &params, Some(id))
@@ -112,6 +128,15 @@ pub(super) fn cancelled(id: u64) -> Json {
     message("notifications/cancelled", &params.finish(), None)
 }
 
+/// Whether the server says that it has given the request up.
+pub(super) fn is_cancellation(message: &Json, id: u64) -> bool {
+    let method = message.member("method");
+    let cancels =
+        method.and_then(|method| method.string()).is_some_and(|name| name == "notifications/cancelled");
+    let of = message.member("params").and_then(|params| params.member("requestId"));
+    cancels && of.is_some_and(|of| of.text() == id.to_string())
+}
+
 /// What a server's own request is answered with: a ping as it should be, anything else with an error.
 ///
 /// spec: 2025-11-25 basic/utilities/ping
@@ -124,6 +149,13 @@ pub(super) fn reply(id: &Json, method: &str) -> Json {
         .put_i64("code", code::METHOD_NOT_FOUND)
         .put_str("message", "this client answers no such request");
     reply.put("error", &error.finish()).finish()
+}
+
+/// `logging/setLevel`
+///
+/// spec: 2025-11-25 server/utilities/logging, Setting Log Level
+pub(super) fn set_level(id: u64, level: Level) -> Json {
+    message("logging/setLevel", &Object::new().put_str("level", level.name()).finish(), Some(id))
 }
 
 /// A message of this method; a request, where it has an id.

@@ -16,6 +16,7 @@ use tokio::sync::Semaphore;
 use crate::backend::BackendError;
 use crate::backend::credential::Identity;
 use crate::backend::legacy::ear::Ear;
+use crate::backend::legacy::levels::Logs;
 use crate::backend::legacy::request;
 use crate::backend::legacy::watch::Subscriptions;
 use crate::backend::mcp::answer::Heard;
@@ -48,6 +49,7 @@ pub(in crate::backend) struct Session {
     about: Option<Json>,
     ear: Ear,
     subscriptions: Subscriptions,
+    logs: Logs,
     /// A permit is held for each answer to the server that is on its way.
     replies: Arc<Semaphore>,
 }
@@ -97,7 +99,7 @@ impl Unopened {
 }
 
 impl Session {
-    /// Opens one, and keeps what the server says of itself if `keeps_about`: it may be large, and one
+    /// Opens one for a client that can do this, and keeps what the server says of itself if `keeps_about`: it may be large, and one
     /// session that has it will do. There is no deadline in here.
     ///
     /// spec: 2025-11-25 basic/lifecycle, Initialization
@@ -107,9 +109,10 @@ impl Session {
     pub(super) async fn open(
         upstream: &Arc<Upstream>,
         identity: Identity,
+        capabilities: &Json,
         keeps_about: bool,
     ) -> Result<Self, Unopened> {
-        let (id, about) = initialize(upstream, &identity).await?;
+        let (id, about) = initialize(upstream, &identity, capabilities).await?;
         let revision = about.member("protocolVersion").and_then(|revision| revision.string());
         let revision = revision.ok_or(Unopened::unlike("its `initialize` result names no revision"))?;
         let revision = Handshake::named(&revision).ok_or_else(|| {
@@ -118,11 +121,12 @@ impl Session {
                 false => "it answers `initialize` with a revision that is not spoken here",
             })
         })?;
+        let logs = Logs::of(&about);
         let (about, ear) = (keeps_about.then_some(about), Ear::new(&upstream.limits));
         let replies = Arc::new(Semaphore::new(upstream.limits.upstream_replies));
         let subscriptions = Subscriptions::default();
         let upstream = upstream.clone();
-        let session = Self { upstream, identity, id, revision, about, ear, subscriptions, replies };
+        let session = Self { upstream, identity, id, revision, about, ear, subscriptions, logs, replies };
         // spec: 2025-11-25 basic/lifecycle: nothing but pings before this.
         match session.tell(&request::initialized()).await? {
             StatusCode::ACCEPTED | StatusCode::OK | StatusCode::NO_CONTENT => Ok(session),
@@ -158,6 +162,11 @@ impl Session {
     /// The resources that it has subscribed to.
     pub(super) fn subscriptions(&self) -> &Subscriptions {
         &self.subscriptions
+    }
+
+    /// What its server logs.
+    pub(super) fn logs(&self) -> &Logs {
+        &self.logs
     }
 
     /// Whether the server knows it by an id, and can forget it.
@@ -284,11 +293,12 @@ impl Session {
 async fn initialize(
     upstream: &Arc<Upstream>,
     identity: &Identity,
+    capabilities: &Json,
 ) -> Result<(Option<HeaderValue>, Json), Unopened> {
     let id = upstream.mint_id();
     let (tenant, backend) = (&upstream.tenant, &upstream.config.name);
     tracing::debug!(%tenant, %backend, id, "opens a session");
-    let request = upstream.post(identity, &request::initialize(id))?;
+    let request = upstream.post(identity, &request::initialize(id, capabilities))?;
     let response = upstream.send(request).await?;
     let status = response.status();
     let session = session_id(response.headers());
@@ -308,7 +318,7 @@ async fn initialize(
             return Err(Unopened { error, evidence: Evidence::Modern });
         }
         match judge.hear(&message).map_err(unlike)? {
-            Heard::Nothing | Heard::Progress(_) => {}
+            Heard::Nothing | Heard::Progress(_) | Heard::Log(_) => {}
             Heard::Final(Outcome::Result(result)) => {
                 reader.finish();
                 return Ok((session.map_err(Unopened::unlike)?, result));

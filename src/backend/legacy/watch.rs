@@ -24,6 +24,7 @@ use crate::backend::legacy::sessions::Holder;
 use crate::backend::legacy::watchers::Watcher;
 use crate::backend::mcp::probe::Era;
 use crate::backend::mcp::probe::Probe;
+use crate::backend::mcp::request::own_capabilities;
 use crate::backend::mcp::watch::Asked;
 use crate::backend::mcp::watch::Place;
 use crate::backend::watch::Change;
@@ -134,7 +135,7 @@ async fn attempt(probe: &Probe, interest: &Interest, again: bool) -> Result<Trie
 /// The gateway's own session.
 async fn lease(probe: &Probe, again: bool) -> Result<Lease, BackendError> {
     let pool = probe.pool();
-    let leased = Pool::lease(pool.clone(), Holder::Gateway, again).await;
+    let leased = Pool::lease(pool.clone(), Holder::Gateway, own_capabilities(), again).await;
     leased.map_err(|unopened| {
         match unopened.evidence {
             Evidence::None => {}

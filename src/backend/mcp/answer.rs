@@ -5,6 +5,7 @@
 
 use crate::backend::BackendCall;
 use crate::backend::BackendError;
+use crate::backend::mcp::progress::Logs;
 use crate::backend::mcp::progress::Progress;
 use crate::protocol::call::Outcome;
 use crate::protocol::call::RpcError;
@@ -33,6 +34,8 @@ pub(in crate::backend) enum Heard {
     Nothing,
     /// A progress notification, rewritten for the client.
     Progress(Json),
+    /// A log message that the client wants, as it is for the client.
+    Log(Json),
     /// The response.
     Final(Outcome),
 }
@@ -41,6 +44,7 @@ pub(in crate::backend) enum Heard {
 pub(in crate::backend) struct Judge {
     id: u64,
     progress: Option<Progress>,
+    logs: Option<Logs>,
     tasks: Tasks,
 }
 
@@ -71,12 +75,18 @@ struct Envelope {
 impl Judge {
     /// Of the request with the id `id`, whose client wants progress under `token`, if any.
     pub(in crate::backend) fn new(id: u64, token: Option<Json>) -> Self {
-        Self { id, progress: token.map(|token| Progress::new(id, token)), tasks: Tasks::Unknown }
+        Self { id, progress: token.map(|token| Progress::new(id, token)), logs: None, tasks: Tasks::Unknown }
     }
 
     /// The same of a request to which `resultType` may mean a task.
     pub(in crate::backend) fn with_tasks(mut self, tasks: Tasks) -> Self {
         self.tasks = tasks;
+        self
+    }
+
+    /// The same with the log messages that the client wants, if any.
+    pub(in crate::backend) fn with_logs(mut self, logs: Option<Logs>) -> Self {
+        self.logs = logs;
         self
     }
 
@@ -109,12 +119,17 @@ impl Judge {
         if envelope.id.is_some() || envelope.result.is_some() || envelope.error.is_some() {
             return Err(BackendError::Invalid("it sent a request of its own"));
         }
-        let is_progress = method.string_ref().is_some_and(|name| name == "notifications/progress");
-        let relayed = match (&mut self.progress, &envelope.params) {
-            (Some(progress), Some(params)) if is_progress => progress.relay(params),
+        let (Some(name), Some(params)) = (method.string_ref(), &envelope.params) else {
+            return Ok(Heard::Nothing);
+        };
+        let relayed = match &*name {
+            "notifications/progress" => {
+                self.progress.as_mut().and_then(|progress| progress.relay(params)).map(Heard::Progress)
+            }
+            "notifications/message" => self.logs.as_mut().and_then(|logs| logs.relay(params)).map(Heard::Log),
             _ => None,
         };
-        Ok(relayed.map_or(Heard::Nothing, Heard::Progress))
+        Ok(relayed.unwrap_or(Heard::Nothing))
     }
 
     fn expect_id(&self, envelope: &Envelope) -> Result<(), BackendError> {

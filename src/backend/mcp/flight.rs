@@ -17,6 +17,7 @@ use crate::backend::mcp::call::Astray;
 use crate::backend::mcp::call::Question;
 use crate::backend::mcp::call::Step;
 use crate::backend::mcp::probe;
+use crate::backend::mcp::progress::Logs;
 use crate::backend::mcp::request;
 use crate::backend::mcp::response::Reader;
 use crate::backend::mcp::response::UNEXPLAINED;
@@ -50,7 +51,9 @@ impl Flight {
         let id = upstream.mint_id();
         let (request, judge) = match question {
             Question::Caller(call) => {
-                let judge = Judge::new(id, call.meta.progress_token.clone()).with_tasks(Tasks::of(call));
+                let logs = Logs::of(call.meta.log_level, &upstream.limits);
+                let judge = Judge::new(id, call.meta.progress_token.clone());
+                let judge = judge.with_logs(logs).with_tasks(Tasks::of(call));
                 (request::call(upstream, id, call)?, judge)
             }
             Question::Own(method, params) => {
@@ -77,6 +80,7 @@ impl Flight {
                     clocks.progressed();
                     return Step::Frame(Frame::Notice(message));
                 }
+                Ok(Heard::Log(message)) => return Step::Frame(Frame::Notice(message)),
                 Ok(Heard::Final(outcome)) => return Step::Frame(Frame::End(Ok(outcome))),
                 Err(step) => return step,
             }
@@ -106,7 +110,7 @@ impl Flight {
         let heard = self.judge.hear(&message);
         match &heard {
             Ok(Heard::Final(_)) => reader.finish(),
-            Ok(Heard::Nothing | Heard::Progress(_)) => self.stage = Stage::Read(reader),
+            Ok(Heard::Nothing | Heard::Progress(_) | Heard::Log(_)) => self.stage = Stage::Read(reader),
             Err(_) => {}
         }
         Ok(heard?)
@@ -151,7 +155,7 @@ impl Flight {
 fn astray(untouched: bool, heard: Result<Heard, BackendError>) -> Step {
     let end = match heard {
         Ok(Heard::Final(outcome)) => Ok(outcome),
-        Ok(Heard::Nothing | Heard::Progress(_)) => {
+        Ok(Heard::Nothing | Heard::Progress(_) | Heard::Log(_)) => {
             Err(BackendError::Invalid("its answer has no response in it"))
         }
         Err(error) => Err(error),

@@ -1,6 +1,7 @@
 //! Everything that a backend lists, page by page, within the limits.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use futures_util::future::join_all;
 use tokio::time::Instant;
@@ -26,6 +27,9 @@ use crate::protocol::tasks;
 /// A list is at most so many times the size of the largest single answer.
 const LARGEST_ANSWERS: usize = 4;
 
+/// Longest thing that a backend may say of an extension, in bytes.
+const EXTENSION_BYTES: usize = 4 << 10;
+
 /// One list, and the shortest `ttlMs` of its pages.
 type Had = Result<(Listed, Option<u64>), BackendError>;
 
@@ -47,8 +51,9 @@ pub(super) async fn everything(mcp: &Mcp) -> Result<Listing, BackendError> {
     // The extension is none of the handshake era's.
     let speaks = about.is_some().then(|| mcp.probe.known() == Some(Era::Modern));
     let tasks = speaks.map(|modern| modern && capabilities.as_ref().is_some_and(knows_tasks));
+    let extensions = extensions(capabilities.as_ref(), &mcp.upstream.config.extensions);
     let instructions = about.and_then(|about| about.member("instructions")?.string());
-    let mut listing = Listing { instructions, tasks, ..Listing::default() };
+    let mut listing = Listing { instructions, extensions, tasks, ..Listing::default() };
     for (list, had) in List::ALL.into_iter().zip(join_all(lists).await) {
         match had {
             Ok((listed, ttl)) => {
@@ -77,6 +82,19 @@ fn offers(capabilities: Option<&Json>, list: List) -> bool {
 /// spec: SEP-2663, Capability Negotiation
 fn knows_tasks(capabilities: &Json) -> bool {
     tasks::declared(capabilities).is_some()
+}
+
+/// What a backend with these capabilities says of the extensions that are allowed.
+///
+/// spec: row EX-14; basic/versioning, Extension Negotiation
+fn extensions(capabilities: Option<&Json>, allowed: &[Arc<str>]) -> Vec<(Arc<str>, Json)> {
+    let offered = capabilities.and_then(|all| all.member("extensions"));
+    let fits = |value: &Json| value.is_object() && value.bytes().len() <= EXTENSION_BYTES;
+    let offer = |name: &Arc<str>| {
+        let value = offered.as_ref()?.member(name).filter(fits)?;
+        Some((name.clone(), value.alone()))
+    };
+    allowed.iter().filter_map(offer).collect()
 }
 
 fn late() -> BackendError {

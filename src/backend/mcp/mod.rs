@@ -10,7 +10,7 @@ pub(super) mod call;
 mod flight;
 mod list;
 pub(super) mod probe;
-mod progress;
+pub(super) mod progress;
 pub(super) mod request;
 pub(super) mod response;
 #[cfg(test)]
@@ -104,7 +104,9 @@ impl Mcp {
     /// What the server says of itself, if it does: `instructions` and `capabilities` are members of it.
     async fn about(&self) -> Result<Option<Json>, BackendError> {
         if self.probe.era().await? == Era::Handshake {
-            let leased = Pool::lease(self.probe.pool().clone(), Holder::Gateway, false).await;
+            let leased =
+                Pool::lease(self.probe.pool().clone(), Holder::Gateway, request::own_capabilities(), false)
+                    .await;
             return leased.map(|lease| lease.session().about().cloned()).map_err(|unopened| unopened.error);
         }
         match self.ask(Method::Discover, Object::new()).await? {

@@ -218,7 +218,7 @@ impl Probe {
 
     /// Begins the session that the gateway needs for lists; whoever can do that speaks the handshake.
     async fn shake_hands(&self) -> Result<Era, BackendError> {
-        match Pool::lease(self.pool.clone(), Holder::Gateway, false).await {
+        match Pool::lease(self.pool.clone(), Holder::Gateway, request::own_capabilities(), false).await {
             Ok(_) => Ok(Era::Handshake),
             // It was only slow before.
             Err(unopened) if unopened.evidence == Evidence::Modern => Ok(Era::Modern),

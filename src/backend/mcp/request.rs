@@ -1,6 +1,7 @@
 //! Builds what is sent, from nothing: no header of a client's request ever gets here.
 
 use bytes::Bytes;
+use http::HeaderMap;
 use http::HeaderName;
 use http::HeaderValue;
 use http::Request;
@@ -12,7 +13,14 @@ use crate::backend::mcp::upstream::Upstream;
 use crate::backend::watch::Interest;
 use crate::protocol::headers::encode_value;
 use crate::protocol::json::Json;
+use crate::protocol::json::compose::Array;
 use crate::protocol::json::compose::Object;
+use crate::protocol::meta::BAGGAGE;
+use crate::protocol::meta::LOG_LEVEL;
+use crate::protocol::meta::Meta;
+use crate::protocol::meta::TRACEPARENT;
+use crate::protocol::meta::TRACESTATE;
+use crate::protocol::meta::UI;
 use crate::protocol::meta::our_info;
 use crate::protocol::methods::Method;
 use crate::protocol::methods::mirrored_member;
@@ -23,10 +31,10 @@ const CAPABILITIES_KEY: &str = "io.modelcontextprotocol/clientCapabilities";
 const CLIENT_INFO_KEY: &str = "io.modelcontextprotocol/clientInfo";
 const TASKS_EXTENSION: &str = "io.modelcontextprotocol/tasks";
 const LISTEN: &str = "subscriptions/listen";
+/// The media type of views.
+const VIEW_TYPE: &str = "text/html;profile=mcp-app";
 /// The key of `_meta` for the token of progress.
 pub(in crate::backend) const PROGRESS_TOKEN_KEY: &str = "progressToken";
-/// The key of `_meta`, and the header, for the trace that a request is part of.
-pub(in crate::backend) const TRACEPARENT: &str = "traceparent";
 
 /// The request that `call` becomes, under the id `id`.
 pub(super) fn call(
@@ -44,10 +52,26 @@ pub(super) fn call(
     for (name, value) in &call.param_headers {
         headers.append(name.clone(), value.clone());
     }
-    if let Some(Ok(value)) = call.meta.traceparent.as_deref().map(HeaderValue::from_str) {
-        headers.insert(HeaderName::from_static(TRACEPARENT), value);
-    }
+    continue_trace(headers, &trace_of(&call.meta));
     Ok(request)
+}
+
+/// The trace context that a request goes on in, by its names in `_meta` and in headers.
+pub(in crate::backend) fn trace_of(meta: &Meta) -> Vec<(&'static str, String)> {
+    let context =
+        [(TRACEPARENT, &meta.traceparent), (TRACESTATE, &meta.tracestate), (BAGGAGE, &meta.baggage)];
+    context.into_iter().filter_map(|(name, value)| Some((name, value.clone()?))).collect()
+}
+
+/// Adds a trace context to headers.
+///
+/// spec: W3C Trace Context, 3.2, 3.3; W3C Baggage, 3
+pub(in crate::backend) fn continue_trace(headers: &mut HeaderMap, context: &[(&'static str, String)]) {
+    for (name, value) in context {
+        if let Ok(value) = HeaderValue::from_str(value) {
+            headers.insert(HeaderName::from_static(name), value);
+        }
+    }
 }
 
 /// The `params` of `call` without `_meta`, and without these members.
@@ -136,7 +160,17 @@ fn post(
 
 /// `_meta` of what we ask on our own account.
 fn our_meta() -> Object {
-    meta_with(&Object::new().finish())
+    meta_with(&own_capabilities())
+}
+
+/// What this gateway can do on its own account: it lists tools with their views, for clients that show
+/// them. Some servers have no views for others.
+///
+/// spec: ext-apps 2026-01-26, Capability Negotiation
+pub(in crate::backend) fn own_capabilities() -> Json {
+    let types = Array::new().push_str(VIEW_TYPE).finish();
+    let ui = Object::new().put("mimeTypes", &types).finish();
+    Object::new().put("extensions", &Object::new().put(UI, &ui).finish()).finish()
 }
 
 /// `_meta` of a call: ours, and what the caller put there that we do not understand.
@@ -147,8 +181,11 @@ fn meta_of(id: u64, call: &BackendCall) -> Json {
     if call.meta.progress_token.is_some() {
         meta = meta.put_str(PROGRESS_TOKEN_KEY, &progress_token(id));
     }
-    if let Some(traceparent) = &call.meta.traceparent {
-        meta = meta.put_str(TRACEPARENT, traceparent);
+    if let Some(level) = call.meta.log_level {
+        meta = meta.put_str(LOG_LEVEL, level.name());
+    }
+    for (name, value) in trace_of(&call.meta) {
+        meta = meta.put_str(name, &value);
     }
     for (key, value) in &call.meta.unknown {
         // Ours stand already: a second member of the same key would be somebody else's word.

@@ -6,8 +6,7 @@ use std::collections::HashSet;
 use crate::catalog::admission::Desk;
 use crate::catalog::admission::Unfit;
 use crate::catalog::text;
-use crate::catalog::uris;
-use crate::model::tenant::Uris;
+use crate::catalog::ui;
 use crate::protocol::json::Json;
 use crate::protocol::json::Kind;
 use crate::protocol::json::change;
@@ -136,7 +135,9 @@ pub(super) fn describe(desk: &Desk<'_>, raw: &Json, public: &str) -> (Json, Opti
                 change::elements(&value, |argument| with_texts(argument, &["title", "description"], most))
                     .map(|new| (new, Some(Change::Text("arguments"))))
             }
-            "_meta" if list == List::Tools => view(desk, &value).map(|new| (new, None)),
+            "_meta" if list == List::Tools => {
+                ui::public_meta(&desk.home.config, &value).map(|new| (new, None))
+            }
             "icons" => icons(&value).map(|new| (new, Some(Change::Icons))),
             _ => None,
         };
@@ -180,19 +181,4 @@ fn icons(value: &Json) -> Option<Json> {
     };
     let all = value.elements().all(|icon| loads(&icon));
     (!all).then(|| value.elements().filter(loads).fold(Array::new(), |kept, icon| kept.push(&icon)).finish())
-}
-
-/// A tool's `_meta` with the URI of its view as clients know it, where that is another: they read it to
-/// show the tool's results.
-fn view(desk: &Desk<'_>, meta: &Json) -> Option<Json> {
-    let config = &desk.home.config;
-    if config.uris == Uris::Keep {
-        return None;
-    }
-    let public = |uri: &Json| {
-        let own = uri.string_ref().filter(|own| own.starts_with("ui://"))?;
-        Some(Json::from_str_value(&uris::public_uri(config, &own)))
-    };
-    let nested = change::member(meta, "ui", |ui| change::member(ui, "resourceUri", public));
-    change::member(nested.as_ref().unwrap_or(meta), "ui/resourceUri", public).or(nested)
 }

@@ -25,6 +25,7 @@ use crate::catalog::names::NameProblem;
 use crate::catalog::schema::SchemaProblem;
 use crate::catalog::template::TemplateProblem;
 use crate::catalog::tool::Tool;
+use crate::catalog::ui::Ui;
 use crate::catalog::uris::UriProblem;
 use crate::model::limits::Limits;
 use crate::model::tenant::ObjectKind;
@@ -182,6 +183,7 @@ impl Desk<'_> {
     ) -> (Arc<Entry>, Option<Change>) {
         let (shown, change) = descriptor::describe(self, raw, &public);
         let needs = entry::needed(&self.home.config, kind, &own);
-        (Arc::new(Entry { kind, public, own, home: self.home.clone(), descriptor: shown, needs }), change)
+        let ui = Ui::of(kind, &own, &shown);
+        (Arc::new(Entry { kind, public, own, home: self.home.clone(), descriptor: shown, needs, ui }), change)
     }
 }

@@ -65,6 +65,7 @@ fn backend(name: &str, prefix: &str, rules: &[(&str, &str)]) -> Arc<tenant::Back
         timeout: Duration::from_secs(60),
         idle_timeout: Duration::from_secs(30),
         scopes: rules.iter().map(rule).collect(),
+        extensions: Vec::new(),
         credential: None,
     })
 }

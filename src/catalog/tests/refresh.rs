@@ -19,6 +19,7 @@ use super::tenant;
 use crate::catalog::refresh::Catalogs;
 use crate::catalog::snapshot::Snapshot;
 use crate::catalog::source;
+use crate::catalog::ui::Host;
 use crate::model::limits::Limits;
 use crate::model::name::BackendName;
 use crate::model::name::TenantName;
@@ -129,7 +130,7 @@ async fn answer(mut stream: tokio::net::TcpStream, state: Arc<Mutex<State>>) {
 
 /// The tools that a caller of `acme` sees.
 fn seen(snapshot: &Snapshot) -> Vec<String> {
-    let page = snapshot.view(List::Tools, &tenant(vec![], 0), &caller("acme", "")).page(None);
+    let page = snapshot.view(List::Tools, &tenant(vec![], 0), &caller("acme", ""), Host::Plain).page(None);
     page.entries.elements().map(|tool| tool.member("name").unwrap().string().unwrap()).collect()
 }
 

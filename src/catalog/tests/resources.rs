@@ -14,6 +14,7 @@ use crate::catalog::admission::Admission;
 use crate::catalog::admission::admit;
 use crate::catalog::snapshot::Part;
 use crate::catalog::snapshot::Snapshot;
+use crate::catalog::ui::Host;
 use crate::model::limits::Limits;
 use crate::model::tenant::Backend;
 use crate::protocol::json::Json;
@@ -201,7 +202,7 @@ fn icons_that_no_client_may_load_are_dropped() {
         );
         let acme = tenant(vec![crm], 1);
         let snapshot = Snapshot::compose(1, &acme, &[Arc::new(part)], &limits());
-        let page = snapshot.view(list, &acme, &caller("acme", "")).page(None);
+        let page = snapshot.view(list, &acme, &caller("acme", ""), Host::Plain).page(None);
         let shown = page.entries.elements().next().unwrap().member("icons").unwrap();
         let kept: Vec<_> =
             shown.elements().map(|icon| icon.member("src").unwrap().string().unwrap()).collect();
@@ -414,7 +415,7 @@ fn each_list_has_views_of_its_own() {
     let limits = Limits { page_size: 2, ..limits() };
     let snapshot = Snapshot::compose(1, &acme, &[part(&crm, &listing)], &limits);
     let seen = |list: List, scopes: &str, after: Option<&str>| {
-        let page = snapshot.view(list, &acme, &caller("acme", scopes)).page(after);
+        let page = snapshot.view(list, &acme, &caller("acme", scopes), Host::Plain).page(after);
         let name = |entry: Json| entry.member(list.key()).unwrap().string().unwrap();
         let names: Vec<_> = page.entries.elements().map(name).collect();
         format!("{} {}", names.join(" "), page.next.unwrap_or_default())

@@ -19,6 +19,7 @@ use crate::catalog::cursor::open_cursor;
 use crate::catalog::cursor::seal_cursor;
 use crate::catalog::snapshot::Part;
 use crate::catalog::snapshot::Snapshot;
+use crate::catalog::ui::Host;
 use crate::catalog::view::Page;
 use crate::model::limits::Limits;
 use crate::protocol::methods::List;
@@ -41,7 +42,7 @@ fn tools_are_in_the_order_of_public_names_and_found_by_table() {
     let acme = tenant(vec![crm.clone(), docs.clone()], 1);
     let parts = [part(&crm, &["b", "a"]), part(&docs, &["z", "b", "crm", "B"])];
     let snapshot = Snapshot::compose(1, &acme, &parts, &limits());
-    let page = snapshot.view(List::Tools, &acme, &caller("acme", "")).page(None);
+    let page = snapshot.view(List::Tools, &acme, &caller("acme", ""), Host::Plain).page(None);
     assert_eq!(names(&page), ["B", "b", "crm", "crm_a", "crm_b", "z"]);
     assert_eq!(page.next, None);
     assert_eq!(&*snapshot.tools.find("crm_b").unwrap().entry.own, "b");
@@ -70,7 +71,7 @@ fn callers_see_what_their_scopes_allow_and_share_views() {
     let acme = tenant(vec![crm.clone()], 1);
     let snapshot = Snapshot::compose(1, &acme, &[part(&crm, &["find", "delete"])], &limits());
     let seen = |of: &str, scopes: &str| {
-        names(&snapshot.view(List::Tools, &acme, &caller(of, scopes)).page(None)).join(" ")
+        names(&snapshot.view(List::Tools, &acme, &caller(of, scopes), Host::Plain).page(None)).join(" ")
     };
     for (scopes, expected) in [
         ("", ""),
@@ -86,7 +87,10 @@ fn callers_see_what_their_scopes_allow_and_share_views() {
         assert_eq!(seen("acme", scopes), expected, "{scopes:?}");
     }
     let (one, two) = (caller("acme", "admin"), caller("acme", "read write more"));
-    assert!(Arc::ptr_eq(&snapshot.view(List::Tools, &acme, &one), &snapshot.view(List::Tools, &acme, &two)));
+    assert!(Arc::ptr_eq(
+        &snapshot.view(List::Tools, &acme, &one, Host::Plain),
+        &snapshot.view(List::Tools, &acme, &two, Host::Plain)
+    ));
 }
 
 #[test]
@@ -121,7 +125,7 @@ fn a_page_ends_at_its_bytes_and_has_one_tool_at_least() {
     for (page_size, page_bytes) in [(500, 1 << 20), (500, 100 << 10), (7, 100 << 10), (500, 1)] {
         let limits = Limits { page_size, page_bytes, ..limits() };
         let snapshot = Snapshot::compose(1, &acme, std::slice::from_ref(&part), &limits);
-        let view = snapshot.view(List::Tools, &acme, &caller("acme", ""));
+        let view = snapshot.view(List::Tools, &acme, &caller("acme", ""), Host::Plain);
         let (mut shown, mut last, mut pages) = (Vec::new(), None, 0);
         loop {
             let page = view.page(last.as_deref());
@@ -162,7 +166,7 @@ proptest! {
             let now: BTreeSet<_> = stay.iter().chain(&changing[visit % changing.len()]).map(|name| &**name).collect();
             let now: Vec<_> = now.into_iter().collect();
             let snapshot = Snapshot::compose(visit as u64, &acme, &[part(&crm, &now)], &limits);
-            let page = snapshot.view(List::Tools, &acme, &caller("acme", "")).page(last.as_deref());
+            let page = snapshot.view(List::Tools, &acme, &caller("acme", ""), Host::Plain).page(last.as_deref());
             shown.extend(names(&page));
             match page.next {
                 Some(next) => last = Some(next),

@@ -4,6 +4,7 @@ use bytes::Bytes;
 
 use crate::protocol::ProtocolError;
 use crate::protocol::json::Json;
+use crate::protocol::level::Level;
 use crate::protocol::meta::Meta;
 
 const REQUIRED: &str = r#""io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"a":1}"#;
@@ -72,7 +73,11 @@ fn optional_members_have_their_type_or_are_refused() {
     ] {
         assert!(matches!(with(members), Err(ProtocolError::InvalidParams(_))), "{members}");
     }
-    assert!(with(r#""io.modelcontextprotocol/logLevel":"emergency""#).unwrap().unknown.is_empty());
+    for level in Level::ALL {
+        let meta = with(&format!(r#""io.modelcontextprotocol/logLevel":"{}""#, level.name())).unwrap();
+        assert!(meta.unknown.is_empty());
+        assert_eq!(meta.log_level, Some(level));
+    }
 }
 
 #[test]
@@ -89,24 +94,27 @@ fn what_means_nothing_to_us_is_kept_as_it_is() {
 }
 
 #[test]
-fn a_trace_parent_is_kept_only_if_it_is_well_formed() {
-    for (text, kept) in [
-        ("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", true),
-        ("cc-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01-what-comes-later", true),
-        ("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01-x", false),
-        ("ff-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", false),
-        ("00-0AF7651916CD43DD8448EB211C80319C-b7ad6b7169203331-01", false),
-        ("00-00000000000000000000000000000000-b7ad6b7169203331-01", false),
-        ("00-0af7651916cd43dd8448eb211c80319c-0000000000000000-01", false),
-        ("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-1", false),
-        ("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331", false),
-        ("00-0af7651916cd43dd8448eb211c80319-b7ad6b71692033311-01", false),
-        ("", false),
+fn a_trace_context_is_kept_as_far_as_it_is_well_formed() {
+    const PARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+    let keys = ["a".to_owned()];
+    for (parent, state, baggage, kept) in [
+        (PARENT, r#""a=1""#, r#""a=1,b=2""#, (true, Some("a=1"), Some("a=1"))),
+        (PARENT, r#""A=1""#, r#""a""#, (true, None, None)),
+        (PARENT, "5", "[]", (true, None, None)),
+        (
+            "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-1",
+            r#""a=1""#,
+            r#""a=1""#,
+            (false, None, Some("a=1")),
+        ),
     ] {
-        let meta = with(&format!(r#""traceparent":"{text}""#)).unwrap();
-        assert_eq!(meta.traceparent.as_deref(), kept.then_some(text), "{text}");
+        let mut meta =
+            with(&format!(r#""traceparent":"{parent}","tracestate":{state},"baggage":{baggage}"#)).unwrap();
+        meta.admit_baggage(&keys);
+        let (traceparent, tracestate, baggage) = kept;
+        assert_eq!(meta.traceparent.as_deref(), traceparent.then_some(parent));
+        assert_eq!(meta.tracestate.as_deref(), tracestate, "{state}");
+        assert_eq!(meta.baggage.as_deref(), baggage, "{state}");
     }
-    let later = format!("cc-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01-{}", "x".repeat(8 << 10));
-    assert_eq!(with(&format!(r#""traceparent":"{later}""#)).unwrap().traceparent, None, "too long");
     assert_eq!(with(r#""traceparent":5"#).unwrap().traceparent, None);
 }

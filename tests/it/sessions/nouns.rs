@@ -41,7 +41,7 @@ async fn every_list_read_get_and_completion_has_the_shape_of_the_era() {
         }
         // The capabilities are those of all of this.
         let advertised = members(&session.opened["capabilities"]);
-        for name in ["tools", "prompts", "resources", "completions"] {
+        for name in ["tools", "prompts", "resources", "completions", "logging"] {
             assert!(advertised.contains(&name), "{advertised:?}");
         }
     }

@@ -137,6 +137,9 @@ async fn what_is_sent_in_a_session_is_of_its_era_alone() {
             if n > 0 {
                 expected.push(("mcp-session-id", "s1"));
             }
+            if n == 2 {
+                expected.push(("traceparent", trace));
+            }
             let expected: BTreeSet<_> =
                 expected.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
             assert_eq!(request.headers.len(), expected.len(), "{revision}, request {n}");
