@@ -25,3 +25,4 @@ mod rmcp_server;
 mod sessions;
 mod streams;
 mod tenants;
+mod watch;
