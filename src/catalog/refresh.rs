@@ -129,6 +129,12 @@ impl Catalogs {
         self.source(tenant, name).map(|(_, source)| source.home.live.clone())
     }
 
+    /// What is counted, as text.
+    #[cfg(test)]
+    pub(super) fn metrics(&self) -> String {
+        self.0.metrics.encode()
+    }
+
     /// Asks for an early refresh of one backend, unless it was asked a moment ago.
     #[cfg(test)]
     pub(super) fn nudge(&self, tenant: &TenantName, backend: &BackendName) {

@@ -34,3 +34,4 @@ mod tasks;
 mod tenants;
 mod three;
 mod ui;
+mod watch;
