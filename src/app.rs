@@ -32,7 +32,7 @@ pub struct App {
     /// What the bodies that are held now may hold.
     pub bodies: Arc<Budget>,
     /// What handles are sealed with.
-    pub keys: KeyRing,
+    pub keys: Arc<KeyRing>,
     /// The sessions of the handshake era, as far as one process has to know of them.
     pub sessions: Arc<Sessions>,
     /// Where calls in sessions go on whose clients have left.
