@@ -38,18 +38,21 @@ pub enum Purpose {
     Cursor,
     /// A session of the handshake era.
     Session,
+    /// What a backend wants back when a call goes on.
+    State,
     /// A task that goes on at a backend.
     Task,
 }
 
 impl Purpose {
-    const ALL: [Purpose; 3] = [Purpose::Cursor, Purpose::Session, Purpose::Task];
+    const ALL: [Purpose; 4] = [Purpose::Cursor, Purpose::Session, Purpose::State, Purpose::Task];
 
     /// The HKDF label. Labels are never reused with another meaning.
     fn label(self) -> &'static [u8] {
         match self {
             Purpose::Cursor => b"fondaco handle 1: cursor",
             Purpose::Session => b"fondaco handle 1: session",
+            Purpose::State => b"fondaco handle 1: state",
             Purpose::Task => b"fondaco handle 1: task",
         }
     }

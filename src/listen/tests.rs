@@ -37,7 +37,6 @@ use crate::model::name::BackendName;
 use crate::model::name::TenantName;
 use crate::model::scope::Scopes;
 use crate::model::tenant;
-use crate::model::tenant::BackendKind;
 use crate::protocol::json::Json;
 use crate::protocol::subscription::Kind;
 use crate::protocol::subscription::Kinds;
@@ -79,17 +78,7 @@ fn caller(tenant: &str, subject: &str) -> Caller {
 
 /// The built-in backend, which honours everything.
 fn home(name: &str) -> Arc<Home> {
-    let config = Arc::new(tenant::Backend {
-        name: BackendName::new(name).unwrap(),
-        kind: BackendKind::Demo,
-        prefix: "".into(),
-        uris: tenant::Uris::Keep,
-        timeout: Duration::from_secs(60),
-        idle_timeout: Duration::from_secs(30),
-        scopes: Vec::new(),
-        credential: None,
-        extensions: Vec::new(),
-    });
+    let config = Arc::new(tenant::Backend::demo(name));
     let around = Surroundings {
         egress: Egress::new(Rules { allow: Vec::new() }, Duration::from_secs(1), &[]).unwrap(),
         limits: Arc::new(Limits::default()),

@@ -13,6 +13,7 @@ use crate::exchange::Exchange;
 use crate::exchange::Frame;
 use crate::exchange::Reply;
 use crate::methods::CallError;
+use crate::methods::forward::Sent;
 use crate::methods::forward::forward;
 use crate::methods::links::Links;
 use crate::model::caller::Caller;
@@ -121,7 +122,7 @@ pub async fn answer(
             Err(BackendError::Invalid("it answers something else than a task is asked for"))
         }
     };
-    forward(exchange, task, exchange.call.params.clone(), Vec::new(), finish, limits, metrics).await
+    forward(exchange, task, Sent::plain(exchange.call.params.clone()), finish, limits, metrics).await
 }
 
 /// What its backend says of the task that `of` is, for a client with these capabilities.

@@ -2,6 +2,7 @@
 //!
 //! A label's value is program text (`&'static str`), never input: no label is unbounded.
 
+pub mod asks;
 mod register;
 
 use std::time::Duration;
@@ -13,6 +14,8 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
+
+use crate::telemetry::metrics::asks::Asks;
 
 /// The media type of [`Metrics::encode`].
 pub const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -177,6 +180,8 @@ pub struct Metrics {
     tool_aliases: Counter,
     config_reloads: Family<ByOutcome, Counter>,
     panics: Counter,
+    /// What backends ask of clients.
+    pub asks: Asks,
 }
 
 impl Default for Metrics {
@@ -214,10 +219,12 @@ impl Metrics {
             tool_aliases: Counter::default(),
             config_reloads: Family::default(),
             panics: Counter::default(),
+            asks: Asks::default(),
         };
         metrics.register_road();
         metrics.register_sessions();
         metrics.register_rooms();
+        metrics.asks.register(&mut metrics.registry);
         metrics
     }
 
@@ -396,6 +403,8 @@ mod tests {
         metrics.upstream_session(SessionEvent::Opened);
         metrics.catalog_refresh(Outcome::Ok);
         metrics.config_reload(Outcome::Ok);
+        metrics.asks.deprecated("x");
+        metrics.asks.refused("x");
         let encoded = metrics.encode();
         let typed = encoded.lines().filter_map(|line| line.strip_prefix("# TYPE "));
         let registered: BTreeSet<String> = typed

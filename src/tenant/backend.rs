@@ -11,6 +11,7 @@ use crate::config::reader::At;
 use crate::config::reader::Fields;
 use crate::model::name::BackendName;
 use crate::model::scope::Scopes;
+use crate::model::tenant::Ask;
 use crate::model::tenant::Backend;
 use crate::model::tenant::BackendEra;
 use crate::model::tenant::BackendKind;
@@ -25,8 +26,19 @@ use crate::tenant::secret::Secret;
 /// The longest prefix, of the 64 characters that a public name may have.
 const PREFIX: usize = 32;
 
-const KEYS: [&str; 10] =
-    ["kind", "url", "era", "prefix", "uris", "timeout", "idle_timeout", "scopes", "extensions", "credential"];
+const KEYS: [&str; 11] = [
+    "kind",
+    "url",
+    "era",
+    "prefix",
+    "uris",
+    "timeout",
+    "idle_timeout",
+    "scopes",
+    "extensions",
+    "credential",
+    "refuse",
+];
 
 /// Longest name of an extension, and most of them.
 const EXTENSION_BYTES: usize = 128;
@@ -95,6 +107,7 @@ pub(super) fn read(name: &str, at: &At<'_>, secrets: &[Secret], declared: &[&str
     let scopes = rules.iter().filter_map(|(glob, at)| rule(glob, at)).collect();
     let extensions = fields.get("extensions").map_or_else(|| Some(Vec::new()), |at| extensions(&at));
     let credential = fields.get("credential").map(|at| credential(&at, secrets, declared));
+    let refused = fields.get("refuse").map_or(Some(Vec::new()), |at| refused(&at));
     Some(Backend {
         name: parsed?,
         kind: kind?,
@@ -108,6 +121,7 @@ pub(super) fn read(name: &str, at: &At<'_>, secrets: &[Secret], declared: &[&str
             Some(credential) => Some(credential?),
             None => None,
         },
+        refused: refused?,
     })
 }
 
@@ -188,6 +202,14 @@ fn is_extension(text: &str) -> bool {
         && text.split_once('/').is_some_and(|(prefix, name)| {
             prefix.split('.').all(label) && name.starts_with(alphanumeric) && of(name, b"-_.")
         })
+}
+
+/// What a backend may not ask of clients: a list of words.
+fn refused(at: &At<'_>) -> Option<Vec<Ask>> {
+    let words = Ask::ALL.map(|ask| (ask.word(), ask));
+    let items = at.list();
+    let known: Vec<Ask> = items.iter().filter_map(|at| at.word(&words)).collect();
+    (known.len() == items.len()).then_some(known)
 }
 
 /// One scope rule: `"*"`, `"tool:delete_*"`, `"prompt:…"`, `"resource:…"` or a bare glob.

@@ -11,6 +11,7 @@ use crate::protocol::call::Outcome;
 use crate::protocol::call::RpcError;
 use crate::protocol::code;
 use crate::protocol::json::Json;
+use crate::protocol::json::Kind;
 use crate::protocol::json::compose::Object;
 use crate::protocol::meta::SERVER_INFO;
 use crate::protocol::meta::our_info;
@@ -46,13 +47,15 @@ pub(in crate::backend) struct Judge {
     progress: Option<Progress>,
     logs: Option<Logs>,
     tasks: Tasks,
+    /// Whether the request may be answered with a wish for more input.
+    may_ask: bool,
 }
 
 /// What `resultType: "task"` means in the answer to one request.
 ///
 /// spec: SEP-2663, Polymorphic Results
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::backend) enum Tasks {
+enum Tasks {
     /// Nothing: the backend was not told that its client knows tasks, or is asked for something else.
     Unknown,
     /// The result of the call is a task.
@@ -75,13 +78,17 @@ struct Envelope {
 impl Judge {
     /// Of the request with the id `id`, whose client wants progress under `token`, if any.
     pub(in crate::backend) fn new(id: u64, token: Option<Json>) -> Self {
-        Self { id, progress: token.map(|token| Progress::new(id, token)), logs: None, tasks: Tasks::Unknown }
+        let progress = token.map(|token| Progress::new(id, token));
+        Self { id, progress, logs: None, tasks: Tasks::Unknown, may_ask: false }
     }
 
-    /// The same of a request to which `resultType` may mean a task.
-    pub(in crate::backend) fn with_tasks(mut self, tasks: Tasks) -> Self {
-        self.tasks = tasks;
-        self
+    /// The same of this call, in the era in which some calls are answered with a task, or with a wish for
+    /// more input.
+    ///
+    /// spec: patterns/mrtr, Supported Requests
+    pub(in crate::backend) fn of_call(self, call: &BackendCall) -> Self {
+        let may_ask = matches!(call.method, Method::ToolsCall | Method::PromptsGet | Method::ResourcesRead);
+        Self { may_ask, tasks: Tasks::of(call), ..self }
     }
 
     /// The same with the log messages that the client wants, if any.
@@ -101,7 +108,7 @@ impl Judge {
         let outcome = match (&envelope.result, &envelope.error) {
             (Some(result), None) => {
                 self.expect_id(&envelope)?;
-                self.tasks.outcome(result)?
+                self.result(result)?
             }
             (None, Some(error)) => {
                 // The one error without an id is that of a request whose id could not be read.
@@ -113,6 +120,32 @@ impl Judge {
             _ => return Err(BackendError::Invalid("a response has either `result` or `error`")),
         };
         Ok(Heard::Final(outcome))
+    }
+
+    /// A result, by its type.
+    ///
+    /// spec: basic/index, ResultType
+    fn result(&self, result: &Json) -> Result<Outcome, BackendError> {
+        if !result.is_object() {
+            return Err(BackendError::Invalid("its `result` is no object"));
+        }
+        let said = result.member("resultType").map(|kind| kind.string());
+        match said.as_ref().map(Option::as_deref) {
+            None => finished(result, Some("complete")).map(Outcome::Result),
+            Some(Some("complete")) => finished(result, None).map(Outcome::Result),
+            Some(Some("input_required")) => {
+                check_asks(result, self.may_ask)?;
+                finished(result, None).map(Outcome::Asks)
+            }
+            Some(Some("task")) => match self.tasks {
+                Tasks::Made => finished(result, None).map(Outcome::Task),
+                Tasks::Meant => finished(result, Some("complete")).map(Outcome::Result),
+                Tasks::Unknown => {
+                    Err(BackendError::Invalid("it answered with a task that was not asked for"))
+                }
+            },
+            Some(_) => Err(BackendError::Invalid("its `resultType` is not known")),
+        }
     }
 
     fn notification(&mut self, method: &Json, envelope: &Envelope) -> Result<Heard, BackendError> {
@@ -142,24 +175,11 @@ impl Judge {
 
 impl Tasks {
     /// What it means in the answer to `call`.
-    pub(in crate::backend) fn of(call: &BackendCall) -> Self {
+    fn of(call: &BackendCall) -> Self {
         match call.method {
             Method::ToolsCall if tasks::declared(&call.capabilities).is_some() => Self::Made,
             method if method.is_about_a_task() => Self::Meant,
             _ => Self::Unknown,
-        }
-    }
-
-    /// What a result is.
-    fn outcome(self, result: &Json) -> Result<Outcome, BackendError> {
-        let kind = result.member("resultType").and_then(|kind| kind.string());
-        match (self, kind.as_deref() == Some("task")) {
-            (Self::Made, true) => finished(result, "task").map(Outcome::Task),
-            (Self::Meant, true) => finished(result, "complete").map(Outcome::Result),
-            (Self::Unknown, true) => {
-                Err(BackendError::Invalid("it answered with a task that was not asked for"))
-            }
-            (_, false) => complete(result).map(Outcome::Result),
         }
     }
 }
@@ -189,35 +209,41 @@ impl Envelope {
     }
 }
 
-/// A final result, as it goes on: with a `resultType`, and with our `serverInfo` in place of the
-/// backend's, which moves aside.
+/// Whether a wish for more input stands where it may, and says what it wishes. What that is, is judged
+/// where the client is known.
 ///
-/// spec: basic/index, ResultType, _meta
-fn complete(result: &Json) -> Result<Json, BackendError> {
-    if !result.is_object() {
-        return Err(BackendError::Invalid("its `result` is no object"));
+/// spec: patterns/mrtr, Server Requirements
+fn check_asks(result: &Json, may_ask: bool) -> Result<(), BackendError> {
+    if !may_ask {
+        return Err(BackendError::Invalid("it answers with `input_required` where nobody is asked"));
     }
-    match result.member("resultType").as_ref().map(Json::string_ref) {
-        None => {}
-        Some(Some(kind)) if kind == "complete" => {}
-        Some(Some(kind)) if kind == "input_required" => return Err(BackendError::InputRequired),
-        Some(_) => return Err(BackendError::Invalid("its `resultType` is not known")),
+    let (requests, state) = (result.member("inputRequests"), result.member("requestState"));
+    if requests.is_none() && state.is_none() {
+        return Err(BackendError::Invalid("it answers with `input_required` and asks for nothing"));
     }
-    finished(result, "complete")
+    if requests.is_some_and(|requests| !requests.is_object()) {
+        return Err(BackendError::Invalid("its `inputRequests` is no object"));
+    }
+    match state.is_some_and(|state| state.kind() != Kind::String) {
+        true => Err(BackendError::Invalid("its `requestState` is no string")),
+        false => Ok(()),
+    }
 }
 
-/// A result as it goes on, with this `resultType`.
-fn finished(result: &Json, kind: &str) -> Result<Json, BackendError> {
+/// A result, as it goes on: with this `resultType` in place of its own, if another is meant, and with our
+/// `serverInfo` in place of the backend's, which moves aside.
+///
+/// spec: basic/index, ResultType, _meta
+fn finished(result: &Json, meant: Option<&str>) -> Result<Json, BackendError> {
     let mut whole = Object::with_capacity(result.bytes().len() + 256);
-    let stands = result.member("resultType").is_some_and(|said| said.string_ref().as_deref() == Some(kind));
-    if !stands {
+    if let Some(kind) = meant {
         whole = whole.put_str("resultType", kind);
     }
     let mut meta = Object::new().finish();
     for (key, value) in result.members() {
         if key == "_meta" {
             meta = value;
-        } else if stands || key != "resultType" {
+        } else if meant.is_none() || key != "resultType" {
             whole = whole.put(&key, &value);
         }
     }

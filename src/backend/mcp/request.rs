@@ -11,6 +11,8 @@ use crate::backend::BackendCall;
 use crate::backend::BackendError;
 use crate::backend::mcp::upstream::Upstream;
 use crate::backend::watch::Interest;
+use crate::protocol::call::INPUT_RESPONSES;
+use crate::protocol::call::REQUEST_STATE;
 use crate::protocol::headers::encode_value;
 use crate::protocol::json::Json;
 use crate::protocol::json::compose::Array;
@@ -43,7 +45,11 @@ pub(super) fn call(
     call: &BackendCall,
 ) -> Result<Request<Full<Bytes>>, BackendError> {
     let named = mirrored_member(call.method.name());
-    let params = params_of(call, &[]).put("_meta", &meta_of(id, call)).finish();
+    let mut params = params_of(call, &[]).put_some(INPUT_RESPONSES, call.responses.as_ref());
+    if let Some(state) = &call.state {
+        params = params.put_str(REQUEST_STATE, state);
+    }
+    let params = params.put("_meta", &meta_of(id, call)).finish();
     let mut request = post(upstream, id, call.method.name(), &params)?;
     let headers = request.headers_mut();
     if named.is_some() {
@@ -82,10 +88,10 @@ pub(in crate::backend) fn params_of(call: &BackendCall, without: &[&str]) -> Obj
         params = params.put_str(named, &call.name);
     }
     for (key, value) in call.params.members() {
-        // Answers to `input_required` have nothing to answer while that is not relayed; those to a task have.
+        // What a client sends back to a backend's questions is ours to open first; to a task's it is not.
         let ours = named == Some(&*key)
-            || matches!(&*key, "_meta" | "requestState")
-            || (key == "inputResponses" && call.method != Method::TasksUpdate);
+            || matches!(&*key, "_meta" | REQUEST_STATE)
+            || (key == INPUT_RESPONSES && call.method != Method::TasksUpdate);
         if !ours && !without.contains(&&*key) {
             params = params.put(&key, &value);
         }

@@ -67,6 +67,7 @@ fn backend(name: &str, prefix: &str, rules: &[(&str, &str)]) -> Arc<tenant::Back
         scopes: rules.iter().map(rule).collect(),
         extensions: Vec::new(),
         credential: None,
+        refused: Vec::new(),
     })
 }
 

@@ -65,6 +65,7 @@ fn config_of(url: &str, era: BackendEra) -> tenant::Backend {
         idle_timeout: Duration::from_secs(5),
         scopes: vec![tenant::ScopeRule { kind: None, glob: "*".into(), needs: Scopes::default() }],
         credential: None,
+        refused: Vec::new(),
     }
 }
 
@@ -132,6 +133,8 @@ fn call(tool: &str) -> BackendCall {
             unknown: Vec::new(),
         },
         capabilities: json("{}"),
+        responses: None,
+        state: None,
         param_headers: Vec::new(),
         deadline: Instant::now() + Duration::from_secs(60),
     }
