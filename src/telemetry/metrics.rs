@@ -167,9 +167,11 @@ pub struct Metrics {
     upstream_seconds: Histogram,
     upstream_probes: Family<ByResult, Counter>,
     upstream_sessions: Family<ByEvent, Counter>,
-    upstream_watches_open: Gauge,
+    /// Subscriptions to backends' changes that are open, or being opened.
+    pub upstream_watches_open: Gauge,
     catalog_refreshes: Family<ByOutcome, Counter>,
-    catalogs_stale: Gauge,
+    /// Backends whose last refresh failed.
+    pub catalogs_stale: Gauge,
     entries_left_out: Counter,
     config_reloads: Family<ByOutcome, Counter>,
     panics: Counter,
@@ -262,12 +264,10 @@ impl Metrics {
             "What happened to sessions with backends of the handshake era",
             self.upstream_sessions.clone(),
         );
-        let watches = self.upstream_watches_open.clone();
-        registry.register("upstream_watches_open", "Subscriptions to backends' changes open", watches);
+        registry.register("upstream_watches_open", "Subscriptions open", self.upstream_watches_open.clone());
         let refreshes = self.catalog_refreshes.clone();
         registry.register("catalog_refreshes", "Refreshes of a backend's catalog", refreshes);
-        let stale = self.catalogs_stale.clone();
-        registry.register("catalogs_stale", "Backends whose last refresh failed", stale);
+        registry.register("catalogs_stale", "Backends that give no lists", self.catalogs_stale.clone());
         let left_out = self.entries_left_out.clone();
         let help = "Tools, prompts and resources that were left out, each when that is found";
         registry.register("entries_left_out", help, left_out);
@@ -346,16 +346,6 @@ impl Metrics {
     /// A backend was asked for its list of tools.
     pub fn catalog_refresh(&self, outcome: Outcome) {
         self.catalog_refreshes.get_or_create(&ByOutcome { outcome: outcome.as_str() }).inc();
-    }
-
-    /// A subscription to a backend's changes is open, or being opened, until the guard is dropped.
-    pub fn upstream_watch_open(&self) -> Open {
-        Open::new(&self.upstream_watches_open)
-    }
-
-    /// The lists of a backend could not be refreshed, until the guard is dropped.
-    pub fn catalog_stale(&self) -> Open {
-        Open::new(&self.catalogs_stale)
     }
 
     /// So many entries of backends' lists were found that have to be left out.
