@@ -173,9 +173,11 @@ pub struct Metrics {
     upstream_seconds: Histogram,
     upstream_probes: Family<ByResult, Counter>,
     upstream_sessions: Family<ByEvent, Counter>,
-    upstream_watches_open: Gauge,
+    /// Subscriptions to backends' changes that are open, or being opened.
+    pub upstream_watches_open: Gauge,
     catalog_refreshes: Family<ByOutcome, Counter>,
-    catalogs_stale: Gauge,
+    /// Backends whose last refresh failed.
+    pub catalogs_stale: Gauge,
     entries_left_out: Counter,
     tool_aliases: Counter,
     config_reloads: Family<ByOutcome, Counter>,
@@ -315,16 +317,6 @@ impl Metrics {
     /// A backend was asked for its list of tools.
     pub fn catalog_refresh(&self, outcome: Outcome) {
         self.catalog_refreshes.get_or_create(&ByOutcome { outcome: outcome.as_str() }).inc();
-    }
-
-    /// A subscription to a backend's changes is open, or being opened, until the guard is dropped.
-    pub fn upstream_watch_open(&self) -> Open {
-        Open::new(&self.upstream_watches_open)
-    }
-
-    /// The lists of a backend could not be refreshed, until the guard is dropped.
-    pub fn catalog_stale(&self) -> Open {
-        Open::new(&self.catalogs_stale)
     }
 
     /// So many entries of backends' lists were found that have to be left out.

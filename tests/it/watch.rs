@@ -79,6 +79,5 @@ async fn the_official_sdk_is_heard_in_both_eras() {
             eventually(era, async || metric(&gw, refreshes).await > before).await;
         }
         gw.stop().await;
-        server.end().await;
     }
 }

@@ -79,7 +79,8 @@ impl Watches {
     ) -> Result<Watching, BackendError> {
         let upstream = probe.upstream();
         let permit = self.places.clone().try_acquire_owned().map_err(|_| BackendError::Busy)?;
-        let place = Place { _permit: permit, _counted: upstream.around.metrics.upstream_watch_open() };
+        let place =
+            Place { _permit: permit, _counted: Open::new(&upstream.around.metrics.upstream_watches_open) };
         let era = probe.era().await?;
         if let Some((known, until)) = *self.unheard()
             && known == era

@@ -74,7 +74,7 @@ impl Upkeep {
             inner.metrics.catalog_refresh(if failures == 0 { Outcome::Ok } else { Outcome::Failed });
             match failures {
                 0 => stale = None,
-                _ => drop(stale.get_or_insert_with(|| inner.metrics.catalog_stale())),
+                _ => drop(stale.get_or_insert_with(|| Open::new(&inner.metrics.catalogs_stale))),
             }
             source.notices().unserved(said & !served);
             source.attempted();
