@@ -38,16 +38,19 @@ pub enum Purpose {
     Cursor,
     /// A session of the handshake era.
     Session,
+    /// A task that goes on at a backend.
+    Task,
 }
 
 impl Purpose {
-    const ALL: [Purpose; 2] = [Purpose::Cursor, Purpose::Session];
+    const ALL: [Purpose; 3] = [Purpose::Cursor, Purpose::Session, Purpose::Task];
 
     /// The HKDF label. Labels are never reused with another meaning.
     fn label(self) -> &'static [u8] {
         match self {
             Purpose::Cursor => b"fondaco handle 1: cursor",
             Purpose::Session => b"fondaco handle 1: session",
+            Purpose::Task => b"fondaco handle 1: task",
         }
     }
 }

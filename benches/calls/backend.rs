@@ -10,10 +10,16 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::StreamExt;
+use futures_util::stream;
+use futures_util::stream::BoxStream;
 use http::Response;
 use http::StatusCode;
 use http_body_util::BodyExt;
+use http_body_util::Either;
 use http_body_util::Full;
+use http_body_util::StreamBody;
+use hyper::body::Frame;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
@@ -21,6 +27,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
+use tokio::sync::watch;
 
 use crate::REVISION;
 
@@ -40,10 +47,14 @@ pub struct Options {
     /// Answer each n-th call with the text of the call before it, to see the judge catch it.
     #[arg(long, default_value_t = 0)]
     betray: u64,
+    /// Say that tools may change, and let listeners hear of it: `GET /change` changes one.
+    #[arg(long)]
+    changing: bool,
 }
 
 struct Backend {
     tools: Bytes,
+    changes: Option<watch::Sender<u64>>,
     hold: usize,
     waiting: Mutex<Vec<oneshot::Sender<()>>>,
     betray: u64,
@@ -78,6 +89,7 @@ pub async fn serve(options: Options) -> anyhow::Result<()> {
     crate::print(&format!("{}\n", listener.local_addr()?))?;
     let backend = Arc::new(Backend {
         tools: tools(),
+        changes: options.changing.then(|| watch::Sender::new(0)),
         hold: options.hold,
         waiting: Mutex::default(),
         betray: options.betray,
@@ -101,10 +113,11 @@ pub async fn serve(options: Options) -> anyhow::Result<()> {
     }
 }
 
-async fn answer(
-    backend: &Backend,
-    request: http::Request<Incoming>,
-) -> Result<Response<Full<Bytes>>, Infallible> {
+async fn answer(backend: &Backend, request: http::Request<Incoming>) -> Result<Response<Body>, Infallible> {
+    if let Some(changes) = backend.changes.as_ref().filter(|_| request.uri().path() == "/change") {
+        changes.send_modify(|count| *count += 1);
+        return Ok(respond(StatusCode::OK, Bytes::from_static(b"changed\n")));
+    }
     let label = request.uri().path().trim_matches('/').split('/').next().unwrap_or_default().to_owned();
     let Ok(body) = request.into_body().collect().await else {
         return Ok(respond(StatusCode::BAD_REQUEST, Bytes::new()));
@@ -117,8 +130,9 @@ async fn answer(
         return Ok(respond(StatusCode::ACCEPTED, Bytes::new()));
     };
     let result = match (&*message.method, message.params.and_then(|params| params.arguments)) {
-        ("server/discover", _) => discover(),
-        ("tools/list", _) => String::from_utf8_lossy(&backend.tools).into_owned(),
+        ("server/discover", _) => discover(backend.changes.is_some()),
+        ("tools/list", _) => backend.list(),
+        ("subscriptions/listen", _) if backend.changes.is_some() => return Ok(backend.listen(id)),
         ("tools/call", Some(arguments)) => backend.call(&label, arguments.text.get()).await,
         _ => {
             let error = format!(
@@ -130,21 +144,57 @@ async fn answer(
     Ok(respond(StatusCode::OK, format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#).into()))
 }
 
-fn respond(status: StatusCode, body: Bytes) -> Response<Full<Bytes>> {
-    let mut response = Response::new(Full::new(body));
+/// A whole answer, or a stream.
+type Body = Either<Full<Bytes>, StreamBody<BoxStream<'static, Result<Frame<Bytes>, Infallible>>>>;
+
+fn respond(status: StatusCode, body: Bytes) -> Response<Body> {
+    let mut response = Response::new(Either::Left(Full::new(body)));
     *response.status_mut() = status;
     let json = http::HeaderValue::from_static("application/json");
     response.headers_mut().insert(http::header::CONTENT_TYPE, json);
     response
 }
 
-fn discover() -> String {
+fn discover(changing: bool) -> String {
+    let tools = if changing { r#"{"listChanged":true}"# } else { "{}" };
     format!(
-        r#"{{"resultType":"complete","supportedVersions":["{REVISION}"],"capabilities":{{"tools":{{}}}},"_meta":{{"io.modelcontextprotocol/serverInfo":{{"name":"echo","version":"1"}}}},"ttlMs":3600000,"cacheScope":"public"}}"#
+        r#"{{"resultType":"complete","supportedVersions":["{REVISION}"],"capabilities":{{"tools":{tools}}},"_meta":{{"io.modelcontextprotocol/serverInfo":{{"name":"echo","version":"1"}}}},"ttlMs":3600000,"cacheScope":"public"}}"#
     )
 }
 
 impl Backend {
+    /// The list; its first tool's title says how often it has changed, if it has.
+    fn list(&self) -> String {
+        let list = String::from_utf8_lossy(&self.tools);
+        match self.changes.as_ref().map_or(0, |changes| *changes.borrow()) {
+            0 => list.into_owned(),
+            count => list.replacen("Echo 0", &format!("Echo 0, changed {count} times"), 1),
+        }
+    }
+
+    /// A stream that acknowledges this request and then tells of each change.
+    fn listen(&self, id: &str) -> Response<Body> {
+        let frame = move |method: &str, more: &str| {
+            Ok(Frame::data(Bytes::from(format!(
+                "data: {{\"jsonrpc\":\"2.0\",\"method\":\"notifications/{method}\",\"params\":{{{more}\"_meta\":{{\"io.modelcontextprotocol/subscriptionId\":{id}}}}}}}\n\n"
+            ))))
+        };
+        let honoured = r#""notifications":{"toolsListChanged":true},"#;
+        let first = stream::iter([frame("subscriptions/acknowledged", honoured)]);
+        let changed: Result<Frame<Bytes>, Infallible> = frame("tools/list_changed", "");
+        let changed = changed.ok().and_then(|frame| frame.into_data().ok()).unwrap_or_default();
+        let changes = self.changes.as_ref().map(watch::Sender::subscribe);
+        let later = stream::unfold((changes, changed), |(changes, changed)| async move {
+            let mut changes = changes?;
+            changes.changed().await.ok()?;
+            Some((Ok(Frame::data(changed.clone())), (Some(changes), changed)))
+        });
+        let mut response = Response::new(Either::Right(StreamBody::new(first.chain(later).boxed())));
+        let events = http::HeaderValue::from_static("text/event-stream");
+        response.headers_mut().insert(http::header::CONTENT_TYPE, events);
+        response
+    }
+
     /// Echoes `text`, a JSON string, with the path's first segment before it.
     async fn call(&self, label: &str, text: &str) -> String {
         let mut text = format!(r#""{label}:{}"#, text.strip_prefix('"').unwrap_or(text));

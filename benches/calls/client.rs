@@ -1,5 +1,5 @@
-//! A client: one kept-alive connection that sends `tools/call` with everything a modern
-//! request must carry.
+//! A client: one kept-alive connection that sends `tools/call` and `tools/list` with everything a
+//! modern request must carry.
 
 use std::time::Duration;
 
@@ -59,24 +59,58 @@ impl Client {
         id: u64,
         text: &str,
     ) -> anyhow::Result<(StatusCode, Bytes)> {
-        if self.sender.ready().await.is_err() {
-            self.sender = open(&self.authority).await?;
-        }
+        let params = format!(r#""name":"{tool}","arguments":{{"text":"{text}"}},"#);
+        self.ask(credential, "tools/call", Some(tool), id, &params).await
+    }
+
+    /// Asks for the first page of tools.
+    pub async fn list(
+        &mut self,
+        credential: Option<&HeaderValue>,
+        id: u64,
+    ) -> anyhow::Result<(StatusCode, Bytes)> {
+        self.ask(credential, "tools/list", None, id, "").await
+    }
+
+    /// Gets the URL itself, as a file.
+    pub async fn get(&mut self) -> anyhow::Result<(StatusCode, Bytes)> {
+        let request = Request::get(&self.path).header("host", &self.authority).body(Full::default())?;
+        self.send(request).await
+    }
+
+    /// A request with these members of `params`, each with a comma behind it.
+    async fn ask(
+        &mut self,
+        credential: Option<&HeaderValue>,
+        method: &str,
+        name: Option<&str>,
+        id: u64,
+        params: &str,
+    ) -> anyhow::Result<(StatusCode, Bytes)> {
         let body = format!(
-            r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"{tool}","arguments":{{"text":"{text}"}},"_meta":{{"io.modelcontextprotocol/protocolVersion":"{REVISION}","io.modelcontextprotocol/clientInfo":{{"name":"bench","version":"1"}},"io.modelcontextprotocol/clientCapabilities":{{}}}}}}}}"#
+            r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{{{params}"_meta":{{"io.modelcontextprotocol/protocolVersion":"{REVISION}","io.modelcontextprotocol/clientInfo":{{"name":"bench","version":"1"}},"io.modelcontextprotocol/clientCapabilities":{{}}}}}}}}"#
         );
         let mut request = Request::post(&self.path)
             .header("host", &self.authority)
             .header("content-type", "application/json")
             .header("accept", "application/json, text/event-stream")
             .header("mcp-protocol-version", REVISION)
-            .header("mcp-method", "tools/call")
-            .header("mcp-name", tool);
+            .header("mcp-method", method);
+        if let Some(name) = name {
+            request = request.header("mcp-name", name);
+        }
         if let Some(credential) = credential {
             request = request.header("authorization", credential);
         }
+        self.send(request.body(Full::new(body.into()))?).await
+    }
+
+    async fn send(&mut self, request: Request<Full<Bytes>>) -> anyhow::Result<(StatusCode, Bytes)> {
+        if self.sender.ready().await.is_err() {
+            self.sender = open(&self.authority).await?;
+        }
         let exchange = async {
-            let response = self.sender.send_request(request.body(Full::new(body.into()))?).await?;
+            let response = self.sender.send_request(request).await?;
             let status = response.status();
             anyhow::Ok((status, response.into_body().collect().await?.to_bytes()))
         };

@@ -1,4 +1,4 @@
-//! The load: calls over some connections, each answer checked, one row printed.
+//! The load: calls or lists over some connections, each answer checked, one row printed.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -39,9 +39,26 @@ pub struct Options {
     /// Bytes of `text`.
     #[arg(long, default_value_t = 1024)]
     bytes: usize,
+    /// What is asked for, over and over.
+    #[arg(long, value_enum, default_value_t = Ask::Call)]
+    ask: Ask,
+    /// Where to keep the last answer.
+    #[arg(long)]
+    save: Option<PathBuf>,
     /// The server whose CPU time is measured, its child processes included.
     #[arg(long)]
     pid: Option<u32>,
+}
+
+/// What a connection asks for.
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum Ask {
+    /// A tool's call.
+    Call,
+    /// The list of tools, all on one page.
+    List,
+    /// The same list, as a file.
+    File,
 }
 
 /// What every connection shares.
@@ -88,7 +105,7 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
     crate::print(&row.line())
 }
 
-/// Calls until the plan is done; returns each call's microseconds.
+/// Asks until the plan is done; returns each request's microseconds.
 async fn work(plan: Arc<Plan>, mut client: Client) -> anyhow::Result<Vec<u64>> {
     let mut latencies = Vec::new();
     loop {
@@ -96,17 +113,31 @@ async fn work(plan: Arc<Plan>, mut client: Client) -> anyhow::Result<Vec<u64>> {
         if number >= plan.options.calls {
             return Ok(latencies);
         }
-        let credential = &plan.credentials[number as usize % plan.credentials.len()];
+        let credential = plan.credentials[number as usize % plan.credentials.len()].as_ref();
         let text = format!("call {number:08} {:.<width$}", "", width = plan.options.bytes.saturating_sub(14));
         let began = Instant::now();
-        let (status, body) = client.call(credential.as_ref(), &plan.options.tool, number, &text).await?;
+        let (status, body) = match plan.options.ask {
+            Ask::Call => client.call(credential, &plan.options.tool, number, &text).await?,
+            Ask::List => client.list(credential, number).await?,
+            Ask::File => client.get().await?,
+        };
         latencies.push(began.elapsed().as_micros() as u64);
+        let expected = match plan.options.ask {
+            Ask::Call => &*text,
+            Ask::List | Ask::File => r#""name":"echo_199""#,
+        };
         anyhow::ensure!(
-            status == StatusCode::OK && memchr::memmem::find(&body, text.as_bytes()).is_some(),
-            "call {number} was answered {status}: {}",
+            status == StatusCode::OK && memchr::memmem::find(&body, expected.as_bytes()).is_some(),
+            "request {number} was answered {status}: {}",
             String::from_utf8_lossy(&body[..body.len().min(500)]),
         );
-        let id = format!(r#""id":{number}"#);
-        memchr::memmem::find(&body, id.as_bytes()).context("the answer has another id")?;
+        if let Some(file) = plan.options.save.as_ref().filter(|_| number + 1 == plan.options.calls) {
+            std::fs::write(file, &body)?;
+        }
+        // A file has the id of whoever it was made for.
+        if !matches!(plan.options.ask, Ask::File) {
+            let id = format!(r#""id":{number}"#);
+            memchr::memmem::find(&body, id.as_bytes()).context("the answer has another id")?;
+        }
     }
 }

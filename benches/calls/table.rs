@@ -26,13 +26,13 @@ pub struct Options {
     /// A line of text below the table; may be repeated.
     #[arg(long = "note")]
     notes: Vec<String>,
-    /// Also put the table between the markers of this file.
+    /// Which bench the table is of.
+    #[arg(long, default_value = "calls")]
+    bench: String,
+    /// Also put the table between the bench's markers of this file.
     #[arg(long)]
     write: Option<PathBuf>,
 }
-
-const BEGIN: &str = "<!-- scripts/bench calls: begin -->\n";
-const END: &str = "<!-- scripts/bench calls: end -->\n";
 
 impl Row {
     pub fn line(&self) -> String {
@@ -64,9 +64,11 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
     crate::print(&table)?;
     let Some(file) = &options.write else { return Ok(()) };
     let page = fs::read_to_string(file)?;
-    let (head, rest) = page.split_once(BEGIN).context("the page has no begin marker")?;
-    let (_, tail) = rest.split_once(END).context("the page has no end marker")?;
-    Ok(fs::write(file, format!("{head}{BEGIN}{table}{END}{tail}"))?)
+    let mark = |place: &str| format!("<!-- scripts/bench {}: {place} -->\n", options.bench);
+    let (begin, end) = (mark("begin"), mark("end"));
+    let (head, rest) = page.split_once(&begin).context("the page has no begin marker")?;
+    let (_, tail) = rest.split_once(&end).context("the page has no end marker")?;
+    Ok(fs::write(file, format!("{head}{begin}{table}{end}{tail}"))?)
 }
 
 fn markdown(rows: &[Row], options: &Options) -> String {
@@ -81,8 +83,8 @@ fn markdown(rows: &[Row], options: &Options) -> String {
     };
     let base = of(&options.against, &|row| row.cpu_seconds);
     let mut table = format!(
-        "| | calls/s | p50 ms | p99 ms | CPU s per 10,000 calls | CPU, times {} |\n|---|---:|---:|---:|---:|---:|\n",
-        options.against
+        "| | {0}/s | p50 ms | p99 ms | CPU s per 10,000 {0} | CPU, times {1} |\n|---|---:|---:|---:|---:|---:|\n",
+        options.bench, options.against
     );
     let shown = |value: Option<f64>, digits: usize| {
         value.map_or_else(|| "–".to_owned(), |value| format!("{value:.digits$}"))

@@ -85,6 +85,8 @@ pub struct Listing {
     pub ttl_ms: Option<u64>,
     /// The backend's `instructions`, if it has any.
     pub instructions: Option<String>,
+    /// Whether it may answer a call with a task; `None` where it did not say what it can do.
+    pub tasks: Option<bool>,
     /// What it says of extensions that its tenant lets it offer.
     pub extensions: Vec<(Arc<str>, Json)>,
 }
@@ -135,6 +137,18 @@ impl Listed {
 }
 
 impl Listing {
+    /// Of a backend that has nothing any more.
+    pub fn gone() -> Self {
+        let absent = || Listed::Absent;
+        Self {
+            tools: absent(),
+            prompts: absent(),
+            resources: absent(),
+            templates: absent(),
+            ..Self::default()
+        }
+    }
+
     /// One of its lists.
     pub fn of(&self, list: List) -> &Listed {
         match list {
@@ -163,6 +177,7 @@ impl Listing {
     /// Whether both list the same.
     pub fn is_same(&self, other: &Self) -> bool {
         self.instructions == other.instructions
+            && self.tasks == other.tasks
             && self.extensions == other.extensions
             && List::ALL.iter().all(|list| self.of(*list) == other.of(*list))
     }

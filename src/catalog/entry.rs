@@ -21,11 +21,14 @@ use crate::protocol::json::Json;
 use crate::protocol::methods::List;
 
 /// A backend, as its entries know it.
+#[derive(Clone)]
 pub struct Home {
     /// As the tenant configured it.
     pub config: Arc<tenant::Backend>,
     /// To ask it.
     pub live: Arc<Backend>,
+    /// Whether it said, when it was listed, that it may answer a call with a task.
+    pub tasks: bool,
 }
 
 /// A tool, a prompt, a resource or a resource template. Never changes.
@@ -59,6 +62,11 @@ impl Entry {
             needs,
             ui: Ui::of(ObjectKind::Resource, own, &Json::null()),
         }
+    }
+
+    /// A task that goes on at its backend, known by these ids. It needs what the tool needs that made it.
+    pub fn task(home: &Arc<Home>, public: &str, own: &str, needs: Scopes) -> Self {
+        Self { kind: ObjectKind::Tool, ..Self::unlisted(home, public, own, needs) }
     }
 
     /// Its backend's name.

@@ -15,6 +15,7 @@ use crate::protocol::headers::decode_value;
 use crate::protocol::headers::encode_value;
 use crate::protocol::json::Json;
 use crate::protocol::json::Kind;
+use crate::protocol::json::compose::Object;
 
 /// Most trailing zeros that are written out: as many as the largest double has.
 const MOST_ZEROS: usize = 308;
@@ -58,6 +59,37 @@ pub fn mint(params: &[HeaderParam], arguments: Option<&Json>) -> Vec<(HeaderName
         Some((param.field.clone(), encode_value(&text)))
     });
     minted.collect()
+}
+
+/// The arguments without those that would be mirrored and are `null`, if there are any: for whom a
+/// header is concerned, `null` is as good as not given, whatever the schema says of it.
+///
+/// spec: streamable-http, Custom Headers (parameter value is `null`)
+pub fn given(params: &[HeaderParam], arguments: &Json) -> Option<Json> {
+    let paths = params.iter().map(|param| &param.path[..]).collect::<Vec<_>>();
+    without_nulls(&paths, arguments)
+}
+
+fn without_nulls(paths: &[&[String]], object: &Json) -> Option<Json> {
+    let mut below: HashMap<&str, Vec<&[String]>> = HashMap::new();
+    for (key, rest) in paths.iter().filter_map(|path| path.split_first()) {
+        below.entry(key).or_default().push(rest);
+    }
+    if below.is_empty() {
+        return None;
+    }
+    let (mut kept, mut changed) = (Object::new(), false);
+    for (key, value) in object.members() {
+        let paths = below.get(&*key).map_or(&[][..], Vec::as_slice);
+        if value.kind() == Kind::Null && paths.iter().any(|path| path.is_empty()) {
+            changed = true;
+            continue;
+        }
+        let less = without_nulls(paths, &value);
+        changed |= less.is_some();
+        kept = kept.put(&key, less.as_ref().unwrap_or(&value));
+    }
+    changed.then(|| kept.finish())
 }
 
 fn check(kind: ParamKind, value: Option<&Json>, header: Option<&HeaderValue>) -> Result<(), Mismatch> {

@@ -67,6 +67,8 @@ pub struct Snapshot {
     backends: Vec<Arc<tenant::Backend>>,
     /// Those that have resources, in the tenant's order.
     homes: Vec<Arc<Home>>,
+    /// All that can be asked, whether they have listed anything or not.
+    known: Vec<Arc<Home>>,
     /// Tools with a view, by their own names, where only one backend has that name.
     aliases: HashMap<Arc<str>, Arc<Tool>>,
     page_size: PageSize,
@@ -94,14 +96,17 @@ pub struct Part {
 impl Part {
     /// Judges what a backend lists. Compiles schemas: belongs on a blocking thread.
     pub fn of(home: &Arc<Home>, listing: &Listing, limits: &Limits) -> Self {
+        let tasks = listing.tasks == Some(true);
+        let home = match home.tasks == tasks {
+            true => home.clone(),
+            false => Arc::new(Home { tasks, ..Home::clone(home) }),
+        };
+        let allowed = |(name, _): &&(Arc<str>, Json)| home.config.extensions.contains(name);
         Self {
-            home: home.clone(),
-            admission: admission::admit(home, limits, listing),
+            admission: admission::admit(&home, limits, listing),
             instructions: listing.instructions.clone(),
-            extensions: {
-                let allowed = |(name, _): &&(Arc<str>, Json)| home.config.extensions.contains(name);
-                listing.extensions.iter().filter(allowed).cloned().collect()
-            },
+            extensions: listing.extensions.iter().filter(allowed).cloned().collect(),
+            home,
             has_resources: [List::Resources, List::Templates].iter().any(|list| listing.of(*list).is_known()),
             complete: listing.is_complete(),
         }
@@ -147,11 +152,34 @@ impl Snapshot {
             by_specificity,
             backends: tenant.backends.clone(),
             homes,
+            known: parts.iter().map(|part| part.home.clone()).collect(),
             aliases,
             page_size: PageSize { entries: limits.page_size.max(1), bytes: limits.page_bytes },
             uri_bytes: limits.uri_bytes,
             views: Views::new(),
         }
+    }
+
+    /// The same, which can also ask these backends: they may have listed nothing yet.
+    pub(super) fn knowing(mut self, homes: impl Iterator<Item = Arc<Home>>) -> Self {
+        for home in homes {
+            if self.backend(home.config.name.as_str()).is_none() {
+                self.known.push(home);
+            }
+        }
+        self
+    }
+
+    /// The backend of this name, to ask it.
+    pub fn backend(&self, name: &str) -> Option<&Arc<Home>> {
+        self.known.iter().find(|home| home.config.name.as_str() == name)
+    }
+
+    /// Whether some backend may answer a call with a task.
+    ///
+    /// spec: row DV-05
+    pub fn has_tasks(&self) -> bool {
+        self.known.iter().any(|home| home.tasks)
     }
 
     /// The resource that a URI names, whoever may see it: of the backend that it begins with, listed or

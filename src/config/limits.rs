@@ -27,6 +27,9 @@ macro_rules! limits {
             if limits.open_pause > limits.open_pause_most {
                 return fields.need("open_pause")?.refuse("expected at most `limits.open_pause_most`");
             }
+            if limits.task_time > limits.task_time_most {
+                return fields.need("task_time")?.refuse("expected at most `limits.task_time_most`");
+            }
             Some(limits)
         }
     };
@@ -64,9 +67,17 @@ limits! {
     orphan_calls: count 4, 100_000;
     caller_streams: count 1, 10_000;
     tenant_streams: count 1, 1_000_000;
+    subscription_uris: count 1, 10_000;
+    subscription_bytes: size 256, MIB;
+    subscription_time: duration 1, 60 * SECOND;
+    notification_pause: duration 1, 60 * SECOND;
+    watch_linger: duration 1, HOUR;
     batch_messages: count 1, 10_000;
     batch_calls: count 1, 1_000;
     batch_bytes: size KIB, 1024 * MIB;
+    task_id_bytes: size 64, 4 * KIB;
+    task_time: duration SECOND, 8_760 * HOUR;
+    task_time_most: duration SECOND, 8_760 * HOUR;
     upstream_bytes: size KIB, 1024 * MIB;
     upstream_batch: count 1, 10_000;
     upstream_replies: count 1, 10_000;
@@ -85,6 +96,8 @@ limits! {
     listen_event_bytes: size KIB, 64 * MIB;
     listen_bytes: size 256, 64 * MIB;
     listen_messages: count 1, 100_000;
+    upstream_watches: count 1, 10_000;
+    watch_time: duration 10, 300 * SECOND;
     notice_time: duration 10, 60 * SECOND;
     upstream_pages: count 1, 100_000;
     upstream_tools: count 1, 1_000_000;
@@ -93,6 +106,7 @@ limits! {
     upstream_templates: count 1, 10_000;
     list_time: duration 100, HOUR;
     refresh_time: duration SECOND, 24 * HOUR;
+    catalog_grace: duration 10, 168 * HOUR;
     first_catalog_time: duration 10, 300 * SECOND;
     uri_bytes: size 64, 16 * KIB;
     description_bytes: size 16, MIB;

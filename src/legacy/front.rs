@@ -6,6 +6,7 @@ use crate::legacy::session::Session;
 use crate::protocol::ProtocolError;
 use crate::protocol::call::Call;
 use crate::protocol::json::Json;
+use crate::protocol::json::change;
 use crate::protocol::json::compose::Object;
 use crate::protocol::level::Level;
 use crate::protocol::media::Accept;
@@ -15,18 +16,26 @@ use crate::protocol::meta::Meta;
 use crate::protocol::methods;
 use crate::protocol::methods::INITIALIZE;
 use crate::protocol::methods::Method;
+use crate::protocol::tasks;
 
 const PING: &str = "ping";
 const SET_LEVEL: &str = "logging/setLevel";
 const CANCELLED: &str = "notifications/cancelled";
+const SUBSCRIBE: &str = "resources/subscribe";
+const UNSUBSCRIBE: &str = "resources/unsubscribe";
 
 /// The methods that this era has beside the modern ones, for logs and metrics.
-const OWN: [&str; 5] = [INITIALIZE, PING, SET_LEVEL, CANCELLED, "notifications/initialized"];
+const OWN: [&str; 7] =
+    [INITIALIZE, PING, SUBSCRIBE, UNSUBSCRIBE, SET_LEVEL, CANCELLED, "notifications/initialized"];
 
 /// What a request asks for.
 pub enum Asked {
     /// Whether we are there.
     Ping,
+    /// To hear when this resource changes.
+    Subscribe(Arc<str>),
+    /// Not to hear it any more.
+    Unsubscribe(Arc<str>),
     /// That its session hears log messages from this level on.
     SetLevel(Level),
     /// What the modern road answers.
@@ -46,9 +55,14 @@ pub fn ask(request: Request, session: &Session, accept: Accept) -> Result<Asked,
     if params.as_ref().is_some_and(|params| !params.is_object()) {
         return Err(ProtocolError::InvalidParams("`params` has to be an object"));
     }
-    let meta = Meta::in_session(meta.as_ref(), session.capabilities.clone())?;
+    let meta = Meta::in_session(meta.as_ref(), without_tasks(&session.capabilities))?;
     if method == PING {
         return Ok(Asked::Ping);
+    }
+    if method == SUBSCRIBE || method == UNSUBSCRIBE {
+        let uri = params.as_ref().and_then(|params| params.member("uri")?.string()).map(Arc::from);
+        let uri = uri.ok_or(ProtocolError::InvalidParams("`params.uri` must be a string"))?;
+        return Ok(if method == SUBSCRIBE { Asked::Subscribe(uri) } else { Asked::Unsubscribe(uri) });
     }
     if method == SET_LEVEL {
         let level = params.and_then(|params| params.member("level")?.string());
@@ -73,9 +87,23 @@ pub fn cancels(notification: &Notification) -> Option<Json> {
 /// A modern method that this era has, too.
 fn shared(method: &str) -> Option<Method> {
     match Method::named(method)? {
-        Method::Discover => None,
+        Method::Discover | Method::Listen => None,
+        // spec: SEP-2663, Backward Compatibility: this era knows nothing of the extension.
+        method if method.is_about_a_task() => None,
         method => Some(method),
     }
+}
+
+/// The capabilities of a client as far as this era knows them: it cannot declare tasks.
+///
+/// spec: SEP-2663, Backward Compatibility
+fn without_tasks(capabilities: &Json) -> Json {
+    let less = change::member(capabilities, tasks::EXTENSIONS, |extensions| {
+        extensions.member(tasks::EXTENSION)?;
+        let others = extensions.members().filter(|(name, _)| name != tasks::EXTENSION);
+        Some(others.fold(Object::new(), |all, (name, value)| all.put(&name, &value)).finish())
+    });
+    less.unwrap_or_else(|| capabilities.clone())
 }
 
 /// Tasks are not offered: a call that asks for one is a plain call.

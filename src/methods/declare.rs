@@ -5,6 +5,7 @@ use crate::model::tenant::Backend;
 use crate::protocol::json::Json;
 use crate::protocol::json::compose::Object;
 use crate::protocol::meta::UI;
+use crate::protocol::tasks;
 
 /// What a client may be able to do but cannot do through us: what asks the user back.
 const NOT_CARRIED: [&str; 3] = ["elicitation", "sampling", "roots"];
@@ -12,14 +13,14 @@ const NOT_CARRIED: [&str; 3] = ["elicitation", "sampling", "roots"];
 /// Longest thing that a client may say of an extension, in bytes: what is longer is not told.
 const EXTENSION_BYTES: usize = 4 << 10;
 
-/// What of these client capabilities this backend is told.
+/// What of these client capabilities this backend is told, which may answer with `tasks` or not.
 ///
 /// spec: row GW-04
-pub(super) fn carried(declared: &Json, backend: &Backend) -> Json {
+pub(super) fn carried(declared: &Json, backend: &Backend, tasks: bool) -> Json {
     let mut carried = Object::new();
     for (key, value) in declared.members() {
         if key == "extensions" {
-            carried = carried.put_some("extensions", extensions(&value, backend).as_ref());
+            carried = carried.put_some("extensions", extensions(&value, backend, tasks).as_ref());
         } else if !NOT_CARRIED.contains(&&*key) {
             carried = carried.put(&key, &value);
         }
@@ -30,9 +31,13 @@ pub(super) fn carried(declared: &Json, backend: &Backend) -> Json {
 /// Of the extensions that a client declares, those that this gateway carries, and those that the tenant
 /// lets this backend have.
 ///
-/// spec: rows DV-05, EX-14; basic/versioning, Extension Negotiation
-fn extensions(declared: &Json, backend: &Backend) -> Option<Json> {
-    let is_carried = |name: &str| name == UI || backend.extensions.iter().any(|allowed| **allowed == *name);
+/// spec: rows DV-05, EX-01, EX-14; basic/versioning, Extension Negotiation
+fn extensions(declared: &Json, backend: &Backend, tasks: bool) -> Option<Json> {
+    let is_carried = |name: &str| match name {
+        tasks::EXTENSION => tasks,
+        UI => true,
+        _ => backend.extensions.iter().any(|allowed| **allowed == *name),
+    };
     let fits = |value: &Json| value.is_object() && value.bytes().len() <= EXTENSION_BYTES;
     let mut carried = declared.members().filter(|(name, value)| is_carried(name) && fits(value)).peekable();
     carried.peek()?;

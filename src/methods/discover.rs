@@ -7,6 +7,7 @@ use crate::protocol::call::Outcome;
 use crate::protocol::json::Json;
 use crate::protocol::json::compose::Array;
 use crate::protocol::json::compose::Object;
+use crate::protocol::tasks;
 use crate::protocol::version;
 
 /// The discover result. It costs no backend a request.
@@ -17,7 +18,7 @@ pub fn answer(exchange: &Exchange, snapshot: &Snapshot, limits: &Limits) -> Outc
     let mut result = Object::new()
         .put_str("resultType", "complete")
         .put("supportedVersions", &versions)
-        .put("capabilities", &capabilities(snapshot));
+        .put("capabilities", &offered(snapshot));
     if let Some(instructions) = &snapshot.instructions {
         result = result.put_str("instructions", instructions);
     }
@@ -25,12 +26,37 @@ pub fn answer(exchange: &Exchange, snapshot: &Snapshot, limits: &Limits) -> Outc
     Outcome::Result(result.put("_meta", &super::own_meta()).finish())
 }
 
+/// That, and the extension for tasks where some backend of the tenant has it: the handshake era knows nothing
+/// of it.
+///
+/// spec: SEP-2663, Capability Negotiation; row DV-05
+fn offered(snapshot: &Snapshot) -> Json {
+    let all = capabilities(snapshot);
+    if !snapshot.has_tasks() {
+        return all;
+    }
+    let others = all.member(tasks::EXTENSIONS);
+    let extensions = others.iter().flat_map(Json::members);
+    let extensions = extensions.fold(Object::new(), |all, (name, value)| all.put(&name, &value));
+    let extensions = extensions.put(tasks::EXTENSION, &Object::new().finish()).finish();
+    let rest = all.members().filter(|(name, _)| name != tasks::EXTENSIONS);
+    let rest = rest.fold(Object::new(), |all, (name, value)| all.put(&name, &value));
+    rest.put(tasks::EXTENSIONS, &extensions).finish()
+}
+
 /// What this gateway has for every client, in every era, whatever its tenant's backends have: a list
 /// without entries is a list. Extensions are there where a backend has them.
 ///
 /// spec: server/discover, Response
 pub fn capabilities(snapshot: &Snapshot) -> Json {
-    let names = ["tools", "prompts", "resources", "completions", "logging"];
-    let all = names.iter().fold(Object::new(), |all, name| all.put(name, &Object::new().finish()));
-    all.put_some("extensions", snapshot.extensions.as_ref()).finish()
+    let (listed, nothing) = (Object::new().put_bool("listChanged", true).finish(), Object::new().finish());
+    let resources = Object::new().put_bool("subscribe", true).put_bool("listChanged", true).finish();
+    Object::new()
+        .put("tools", &listed)
+        .put("prompts", &listed)
+        .put("resources", &resources)
+        .put("completions", &nothing)
+        .put("logging", &nothing)
+        .put_some("extensions", snapshot.extensions.as_ref())
+        .finish()
 }

@@ -1,5 +1,6 @@
 //! Step 22: the request to a backend, and what its answer becomes.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -23,15 +24,13 @@ use crate::protocol::call::Outcome;
 use crate::protocol::call::RpcError;
 use crate::protocol::code;
 use crate::protocol::json::Json;
+use crate::protocol::tasks;
 use crate::stream::relay;
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::metrics::Outcome as Ended;
 
 /// Most capabilities that a backend's error may name as required.
 const REQUIRED: usize = 64;
-
-/// Most extensions of those that are looked up.
-const EXTENSIONS: usize = 8;
 
 /// Sends the exchange's method to the backend of `entry`, with these params. `finish` makes the client's
 /// outcome of the backend's.
@@ -48,13 +47,15 @@ pub(super) async fn forward(
     metrics: &Arc<Metrics>,
 ) -> Result<Reply<CallError>, CallError> {
     let call = &exchange.call;
+    // Whoever has made a task knows tasks.
+    let tasks = entry.home.tasks || call.method.is_about_a_task();
     let upstream = BackendCall {
         caller: exchange.caller.clone(),
         method: call.method,
         name: entry.own.clone(),
         params,
         meta: call.meta.clone(),
-        capabilities: declare::carried(&call.meta.capabilities, &entry.home.config),
+        capabilities: declare::carried(&call.meta.capabilities, &entry.home.config, tasks),
         param_headers,
         deadline: exchange.deadline,
     };
@@ -114,27 +115,24 @@ fn lacking(outcome: Outcome, declared: &Json) -> Outcome {
         other => return other,
     };
     let required = error.data.as_ref().and_then(|data| data.member("requiredCapabilities"));
-    let names: Vec<_> =
-        required.iter().flat_map(Json::members).map(|(name, _)| name).take(REQUIRED + 1).collect();
+    let names: Vec<_> = required.iter().flat_map(named).map(|(name, _)| name).take(REQUIRED + 1).collect();
     let has: HashSet<_> =
-        declared.members().filter(|(_, value)| value.is_object()).map(|(name, _)| name).collect();
-    let lacks =
-        || names.iter().any(|name| !has.contains(name)) || lacks_extension(required.as_ref(), declared);
-    if names.len() <= REQUIRED && lacks() {
+        named(declared).filter(|(_, value)| value.is_object()).map(|(name, _)| name).collect();
+    if names.len() <= REQUIRED && names.iter().any(|name| !has.contains(name)) {
         return Outcome::Error(error);
     }
     let message = "the backend needs a client capability that this gateway does not relay yet".to_owned();
     Outcome::Error(RpcError { code: code::INTERNAL_ERROR, message, data: error.data })
 }
 
-/// Whether an extension is required that the client does not declare, among the first few.
-fn lacks_extension(required: Option<&Json>, declared: &Json) -> bool {
-    let required = required.and_then(|required| required.member("extensions"));
-    let declared = declared.member("extensions");
-    let has = |name: &str| {
-        declared.as_ref().and_then(|all| all.member(name)).is_some_and(|extension| extension.is_object())
-    };
-    required.iter().flat_map(Json::members).take(EXTENSIONS).any(|(name, _)| !has(&name))
+/// Each of these capabilities, and each extension by itself.
+fn named(capabilities: &Json) -> impl Iterator<Item = (Cow<'_, str>, Json)> {
+    let extensions = capabilities.member(tasks::EXTENSIONS).filter(Json::is_object);
+    let each = extensions.iter().flat_map(Json::members);
+    let each: Vec<_> =
+        each.map(|(name, value)| (format!("{}/{name}", tasks::EXTENSIONS).into(), value)).collect();
+    let other = |name: &str, value: &Json| name != tasks::EXTENSIONS || !value.is_object();
+    capabilities.members().filter(move |(name, value)| other(name, value)).chain(each)
 }
 
 #[cfg(test)]
@@ -188,5 +186,24 @@ mod tests {
             assert_eq!(error.code, expected, "{required:.100}");
         }
         assert!(started.elapsed() < Duration::from_secs(5), "{:?}", started.elapsed());
+    }
+
+    #[test]
+    fn each_extension_is_a_capability_of_its_own() {
+        let declared = json(r#"{"extensions":{"a":{},"c":1}}"#.to_owned());
+        for (required, expected) in [
+            (r#"{"extensions":{"a":{}}}"#, code::INTERNAL_ERROR),
+            (r#"{"extensions":{"a":{},"b":{}}}"#, code::MISSING_CAPABILITY),
+            (r#"{"extensions":{"c":{}}}"#, code::MISSING_CAPABILITY),
+            (r#"{"extensions":{}}"#, code::INTERNAL_ERROR),
+            (r#"{"b":{}}"#, code::MISSING_CAPABILITY),
+        ] {
+            let data = Some(json(format!(r#"{{"requiredCapabilities":{required}}}"#)));
+            let error = RpcError { code: code::MISSING_CAPABILITY, message: "theirs".into(), data };
+            let Outcome::Error(error) = lacking(Outcome::Error(error), &declared) else {
+                panic!("{required}")
+            };
+            assert_eq!(error.code, expected, "{required}");
+        }
     }
 }

@@ -12,6 +12,7 @@ use tokio::task::JoinError;
 
 use crate::backend::BackendError;
 use crate::catalog::mirror::check_mirrored;
+use crate::catalog::mirror::given;
 use crate::catalog::mirror::mint;
 use crate::catalog::refresh::Catalogs;
 use crate::catalog::schema::Validator;
@@ -83,7 +84,7 @@ async fn attempt(
         check_mirrored(&tool.header_params, arguments.as_ref(), mirrored)
             .map_err(|(header, problem)| RouteError::ParamMismatch { header, problem })?;
     }
-    if let Err(problem) = check(&exchange.tenant.name, &tool.validator, arguments.as_ref()).await {
+    if let Err(problem) = check_given(&exchange.tenant.name, tool, arguments.as_ref()).await {
         return Ok(Reply::Once(Outcome::Result(failed(&problem))));
     }
     let headers = mint(&tool.header_params, arguments.as_ref());
@@ -91,6 +92,18 @@ async fn attempt(
     let host = Host::of(&call.meta);
     let finish = move |outcome| Ok(ui::shown(links.change(outcome, Links::content), host));
     forward(exchange, &tool.entry, call.params.clone(), headers, finish, limits, metrics).await
+}
+
+/// Step 21. What would be mirrored in a header may be `null`, as if it were not there.
+///
+/// # Cancel safety
+/// Like [`check`].
+async fn check_given(tenant: &TenantName, tool: &Tool, arguments: Option<&Json>) -> Result<(), String> {
+    let verdict = check(tenant, &tool.validator, arguments).await;
+    match arguments.filter(|_| verdict.is_err()).and_then(|arguments| given(&tool.header_params, arguments)) {
+        Some(given) if check(tenant, &tool.validator, Some(&given)).await.is_ok() => Ok(()),
+        _ => verdict,
+    }
 }
 
 /// Step 21. What may take long is done on a thread that may be held up, a few at a time, and of

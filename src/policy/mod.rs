@@ -27,6 +27,8 @@ pub enum Operation {
     Get,
     /// Complete an argument of it: a prompt or a resource template.
     Complete,
+    /// Ask after, answer or call off a task that it made: a tool, in the catalog still or not.
+    Task,
 }
 
 /// The object that is decided about, under its backend's own name.
@@ -63,11 +65,14 @@ pub fn decide(caller: &Caller, tenant: &Tenant, operation: Operation, target: &T
         return Decision::Hidden;
     }
     match operation {
-        Operation::List | Operation::Call | Operation::Read | Operation::Get | Operation::Complete => {
-            match scope::holds_all(caller, tenant, target.needs) {
-                true => Decision::Allow,
-                false => Decision::NeedsScopes(target.needs.clone()),
-            }
-        }
+        Operation::List
+        | Operation::Call
+        | Operation::Read
+        | Operation::Get
+        | Operation::Complete
+        | Operation::Task => match scope::holds_all(caller, tenant, target.needs) {
+            true => Decision::Allow,
+            false => Decision::NeedsScopes(target.needs.clone()),
+        },
     }
 }

@@ -24,11 +24,19 @@ pub enum Method {
     PromptsGet,
     /// `completion/complete`
     Complete,
+    /// `subscriptions/listen`
+    Listen,
+    /// `tasks/get`
+    TasksGet,
+    /// `tasks/update`
+    TasksUpdate,
+    /// `tasks/cancel`
+    TasksCancel,
 }
 
 impl Method {
     /// Every served method.
-    pub const ALL: [Method; 9] = [
+    pub const ALL: [Method; 13] = [
         Method::Discover,
         Method::ToolsList,
         Method::ToolsCall,
@@ -38,6 +46,10 @@ impl Method {
         Method::PromptsList,
         Method::PromptsGet,
         Method::Complete,
+        Method::Listen,
+        Method::TasksGet,
+        Method::TasksUpdate,
+        Method::TasksCancel,
     ];
 
     /// Step 15: the served method of this name.
@@ -57,7 +69,16 @@ impl Method {
             Method::PromptsList => "prompts/list",
             Method::PromptsGet => "prompts/get",
             Method::Complete => "completion/complete",
+            Method::Listen => "subscriptions/listen",
+            Method::TasksGet => "tasks/get",
+            Method::TasksUpdate => "tasks/update",
+            Method::TasksCancel => "tasks/cancel",
         }
+    }
+
+    /// Whether it is about a task that goes on already.
+    pub fn is_about_a_task(self) -> bool {
+        matches!(self, Method::TasksGet | Method::TasksUpdate | Method::TasksCancel)
     }
 }
 

@@ -14,6 +14,8 @@ pub mod media;
 pub mod message;
 pub mod meta;
 pub mod methods;
+pub mod subscription;
+pub mod tasks;
 pub mod trace;
 pub mod version;
 

@@ -1,8 +1,10 @@
 //! Steps 16 to 18 of the ladder: may the caller do this, are the params right, is the target there?
 
 mod complete;
+pub mod listen;
 mod prompt;
 mod resource;
+pub mod task;
 mod tool;
 
 use std::sync::Arc;
@@ -13,7 +15,9 @@ use crate::catalog::entry::Prompt;
 use crate::catalog::snapshot::Snapshot;
 use crate::catalog::tool::Tool;
 use crate::exchange::Exchange;
+use crate::model::caller::Caller;
 use crate::model::scope::Scopes;
+use crate::model::tenant::Tenant;
 use crate::policy;
 use crate::policy::Decision;
 use crate::policy::Operation;
@@ -22,6 +26,8 @@ use crate::protocol::json::Json;
 use crate::protocol::json::Kind;
 use crate::protocol::methods::List;
 use crate::protocol::methods::Method;
+use crate::protocol::tasks;
+use crate::router::listen::Filter;
 pub use crate::router::tool::tool;
 use crate::seal::KeyRing;
 
@@ -44,16 +50,22 @@ pub enum Route {
     Resource(Arc<Entry>),
     /// To the backend of what is completed.
     Complete(Completion),
+    /// Answered here, for as long as the client listens to what it asks for.
+    Listen(Filter),
+    /// To the backend of this task.
+    Task(Arc<Entry>),
 }
 
 impl Route {
     /// What is asked for, where that is a backend's.
     pub fn entry(&self) -> Option<&Arc<Entry>> {
         match self {
-            Self::Discover | Self::List { .. } => None,
+            Self::Discover | Self::List { .. } | Self::Listen(_) => None,
             Self::Tool(tool) => Some(&tool.entry),
             Self::Prompt(prompt) => Some(&prompt.entry),
-            Self::Resource(entry) | Self::Complete(Completion { of: entry, .. }) => Some(entry),
+            Self::Resource(entry) | Self::Complete(Completion { of: entry, .. }) | Self::Task(entry) => {
+                Some(entry)
+            }
         }
     }
 }
@@ -72,6 +84,9 @@ pub enum RouteError {
     /// Step 16: the caller's scopes do not cover all of these.
     #[error("this needs the scopes {:?}", .0.joined())]
     NeedsScopes(Scopes),
+    /// Step 17: the answer is a stream, and the client does not take one.
+    #[error("the answer is a stream: `Accept` has to admit `text/event-stream`")]
+    NeedsStream,
     /// Step 17: params of the wrong shape.
     #[error("{0}")]
     InvalidParams(&'static str),
@@ -81,6 +96,13 @@ pub enum RouteError {
     /// Step 17: a state that we did not mint for this caller and call, or that ended.
     #[error("the request state is not valid for this call: call again without it")]
     InvalidState,
+    /// The client does not know tasks, and asks about one.
+    #[error("this needs the client capability `extensions[\"{}\"]`", tasks::EXTENSION)]
+    NeedsTasks,
+    /// Steps 17 and 18: a task id that we did not mint for this caller, or that ended; or of a backend, or a
+    /// tool, that the caller may not use any more. Nobody can tell which.
+    #[error("unknown task")]
+    UnknownTask,
     /// Step 18: absent, or hidden from this caller; nobody can tell which.
     #[error("unknown tool: {0}")]
     UnknownTool(String),
@@ -127,6 +149,10 @@ pub fn route(
         Method::PromptsGet => prompt::prompt(snapshot, exchange).map(Route::Prompt),
         Method::ResourcesRead => resource::resource(snapshot, exchange).map(Route::Resource),
         Method::Complete => complete::completion(snapshot, exchange).map(Route::Complete),
+        Method::Listen => listen::filter(exchange).map(Route::Listen),
+        Method::TasksGet | Method::TasksUpdate | Method::TasksCancel => {
+            task::task(snapshot, exchange, keys, now).map(Route::Task)
+        }
     }
 }
 
@@ -145,8 +171,18 @@ fn after(exchange: &Exchange, list: List, keys: &KeyRing, now: u64) -> Result<Op
 /// Step 16: what the caller may do with what it names; `false` where it is not there, to anybody or to
 /// this caller.
 fn may(exchange: &Exchange, operation: Operation, found: Option<&Arc<Entry>>) -> Result<bool, RouteError> {
+    allows(&exchange.caller, &exchange.tenant, operation, found)
+}
+
+/// The same, whether anything was asked or not.
+fn allows(
+    caller: &Caller,
+    tenant: &Tenant,
+    operation: Operation,
+    found: Option<&Arc<Entry>>,
+) -> Result<bool, RouteError> {
     let Some(entry) = found else { return Ok(false) };
-    match policy::decide(&exchange.caller, &exchange.tenant, operation, &entry.target()) {
+    match policy::decide(caller, tenant, operation, &entry.target()) {
         Decision::Allow => Ok(true),
         Decision::NeedsScopes(needed) => Err(RouteError::NeedsScopes(needed)),
         Decision::Hidden => Ok(false),

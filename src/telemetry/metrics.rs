@@ -2,6 +2,8 @@
 //!
 //! A label's value is program text (`&'static str`), never input: no label is unbounded.
 
+mod register;
+
 use std::time::Duration;
 
 use prometheus_client::encoding::EncodeLabelSet;
@@ -11,7 +13,6 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
-use prometheus_client::registry::Unit;
 
 /// The media type of [`Metrics::encode`].
 pub const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -158,6 +159,8 @@ pub struct Metrics {
     connections_open: Gauge,
     streams_open: Gauge,
     session_streams_open: Gauge,
+    listens_open: Gauge,
+    notifications_sent: Family<ByKind, Counter>,
     sessions_opened: Counter,
     sessions_ended: Counter,
     refusals: Family<ByKind, Counter>,
@@ -167,7 +170,9 @@ pub struct Metrics {
     upstream_seconds: Histogram,
     upstream_probes: Family<ByResult, Counter>,
     upstream_sessions: Family<ByEvent, Counter>,
+    upstream_watches_open: Gauge,
     catalog_refreshes: Family<ByOutcome, Counter>,
+    catalogs_stale: Gauge,
     entries_left_out: Counter,
     tool_aliases: Counter,
     config_reloads: Family<ByOutcome, Counter>,
@@ -191,6 +196,8 @@ impl Metrics {
             connections_open: Gauge::default(),
             streams_open: Gauge::default(),
             session_streams_open: Gauge::default(),
+            listens_open: Gauge::default(),
+            notifications_sent: Family::default(),
             sessions_opened: Counter::default(),
             sessions_ended: Counter::default(),
             refusals: Family::default(),
@@ -200,7 +207,9 @@ impl Metrics {
             upstream_seconds: seconds(),
             upstream_probes: Family::default(),
             upstream_sessions: Family::default(),
+            upstream_watches_open: Gauge::default(),
             catalog_refreshes: Family::default(),
+            catalogs_stale: Gauge::default(),
             entries_left_out: Counter::default(),
             tool_aliases: Counter::default(),
             config_reloads: Family::default(),
@@ -210,63 +219,6 @@ impl Metrics {
         metrics.register_sessions();
         metrics.register_rooms();
         metrics
-    }
-
-    fn register_road(&mut self) {
-        let registry = &mut self.registry;
-        registry.register("requests", "MCP requests answered", self.requests.clone());
-        registry.register_with_unit(
-            "request_duration",
-            "Time from a request's head to the end of its answer, streams included",
-            Unit::Seconds,
-            self.request_seconds.clone(),
-        );
-        let in_flight = self.requests_in_flight.clone();
-        registry.register("requests_in_flight", "Requests being answered, streams included", in_flight);
-        registry.register("connections_open", "Client connections open", self.connections_open.clone());
-        registry.register("streams_open", "SSE answers open", self.streams_open.clone());
-        registry.register(
-            "refusals",
-            "Requests that we refused, by what refused them",
-            self.refusals.clone(),
-        );
-        registry.register("panics", "Requests that died by a fault of ours", self.panics.clone());
-    }
-
-    fn register_sessions(&mut self) {
-        let registry = &mut self.registry;
-        registry.register("sessions_opened", "Answers to `initialize`", self.sessions_opened.clone());
-        let ended = self.sessions_ended.clone();
-        registry.register("sessions_ended", "Sessions that their clients ended", ended);
-        let open = self.session_streams_open.clone();
-        registry.register("session_streams_open", "GET streams of sessions open", open);
-    }
-
-    fn register_rooms(&mut self) {
-        let registry = &mut self.registry;
-        registry.register("token_cache", "Lookups of verified tokens", self.token_cache.clone());
-        registry.register("key_fetches", "Fetches of issuers' metadata and keys", self.key_fetches.clone());
-        registry.register("upstream_requests", "Requests to backends", self.upstream_requests.clone());
-        registry.register_with_unit(
-            "upstream_duration",
-            "Time from sending a request to a backend to the end of its answer",
-            Unit::Seconds,
-            self.upstream_seconds.clone(),
-        );
-        let probes = self.upstream_probes.clone();
-        registry.register("upstream_probes", "Probes of a backend's era, by what they found", probes);
-        registry.register(
-            "upstream_sessions",
-            "What happened to sessions with backends of the handshake era",
-            self.upstream_sessions.clone(),
-        );
-        let refreshes = self.catalog_refreshes.clone();
-        registry.register("catalog_refreshes", "Refreshes of a backend's catalog", refreshes);
-        let left_out = self.entries_left_out.clone();
-        let help = "Tools, prompts and resources that were left out, each when that is found";
-        registry.register("entries_left_out", help, left_out);
-        registry.register("tool_aliases", "Calls by a backend's own name", self.tool_aliases.clone());
-        registry.register("config_reloads", "Reloads of the tenants file", self.config_reloads.clone());
     }
 
     /// A tool was called by its backend's own name.
@@ -304,6 +256,16 @@ impl Metrics {
     /// A session's GET stream is open until the guard is dropped.
     pub fn session_stream_open(&self) -> Open {
         Open::new(&self.session_streams_open)
+    }
+
+    /// An answer to `subscriptions/listen` is open until the guard is dropped.
+    pub fn listen_open(&self) -> Open {
+        Open::new(&self.listens_open)
+    }
+
+    /// A listener was told of a change of this kind.
+    pub fn notification_sent(&self, kind: &'static str) {
+        self.notifications_sent.get_or_create(&ByKind { kind }).inc();
     }
 
     /// The gauge of open client connections, for `edge::accept`.
@@ -346,6 +308,16 @@ impl Metrics {
     /// A backend was asked for its list of tools.
     pub fn catalog_refresh(&self, outcome: Outcome) {
         self.catalog_refreshes.get_or_create(&ByOutcome { outcome: outcome.as_str() }).inc();
+    }
+
+    /// A subscription to a backend's changes is open, or being opened, until the guard is dropped.
+    pub fn upstream_watch_open(&self) -> Open {
+        Open::new(&self.upstream_watches_open)
+    }
+
+    /// The lists of a backend could not be refreshed, until the guard is dropped.
+    pub fn catalog_stale(&self) -> Open {
+        Open::new(&self.catalogs_stale)
     }
 
     /// So many entries of backends' lists were found that have to be left out.
@@ -416,6 +388,7 @@ mod tests {
         // A metric with labels is told from its first value on.
         metrics.request(None, Outcome::Ok, Duration::ZERO);
         metrics.refusal("x");
+        metrics.notification_sent("x");
         metrics.token_cache(true);
         metrics.key_fetch(Outcome::Ok);
         metrics.upstream(Outcome::Ok, Duration::ZERO);

@@ -42,6 +42,14 @@ async function inspect(method, ...more) {
 const call = (name, args, ...more) =>
   inspect('tools/call', '--tool-name', name, '--tool-args-json', JSON.stringify(args), ...more);
 
+/** What a request's params are in words of the command line. */
+const WORDS = {
+  'resources/read': ({ uri }) => ['--uri', uri],
+  'prompts/get': ({ name, arguments: given }) => [
+    '--prompt-name', name, '--prompt-args', ...Object.entries(given).map(([key, value]) => `${key}=${value}`),
+  ],
+};
+
 await take(
   {
     async connect() {
@@ -49,6 +57,7 @@ await take(
       return { revision: result.protocolVersion, tools: result.capabilities.tools };
     },
     call: async (name, args) => (await call(name, args)).result,
+    request: async (method, params) => (await inspect(method, ...(WORDS[method]?.(params) ?? []))).result,
     steps: {
       async pages(road) {
         const { tools } = (await inspect('tools/list')).result;
@@ -71,6 +80,9 @@ await take(
         return 'told by the list, without a call';
       },
       progress: () => skip('the command line does not show progress'),
+      completion: () => skip('the command line does not complete'),
+      elicitation: () => skip('the command line answers no questions'),
+      listen: () => skip('the command line does not listen'),
       cancel: () => skip('the command line has no way to cancel a call'),
     },
   },

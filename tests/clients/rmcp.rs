@@ -11,16 +11,35 @@ use anyhow::Result;
 use anyhow::bail;
 use anyhow::ensure;
 use rmcp::ClientHandler;
+use rmcp::ErrorData;
 use rmcp::RoleClient;
 use rmcp::ServiceError;
+use rmcp::model::ArgumentInfo;
 use rmcp::model::CallToolRequestParams;
 use rmcp::model::CallToolResult;
+use rmcp::model::ClientCapabilities;
+use rmcp::model::ClientConfig;
+use rmcp::model::CompleteRequestParams;
+use rmcp::model::ElicitRequestParams;
+use rmcp::model::ElicitResult;
+use rmcp::model::ElicitationAction;
+use rmcp::model::GetPromptRequestParams;
+use rmcp::model::Implementation;
 use rmcp::model::PaginatedRequestParams;
 use rmcp::model::ProgressNotificationParam;
 use rmcp::model::ProtocolVersion;
+use rmcp::model::ReadResourceRequestParams;
+use rmcp::model::Reference;
+use rmcp::model::ResourceContents;
+use rmcp::model::ResourceUpdatedNotificationParam;
+use rmcp::model::ServerNotification;
+use rmcp::model::SubscribeRequestParams;
+use rmcp::model::SubscriptionFilter;
+use rmcp::model::UnsubscribeRequestParams;
 use rmcp::service::ClientLifecycleMode;
 use rmcp::service::ClientServiceExt;
 use rmcp::service::NotificationContext;
+use rmcp::service::RequestContext;
 use rmcp::service::RunningService;
 use rmcp::transport::StreamableHttpClientTransport;
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
@@ -50,13 +69,48 @@ pub struct Backend {
     pub era: &'static str,
 }
 
-/// Hears progress.
+/// The name that it gives when it is asked for one.
+const NAME: &str = "Ada";
+/// A resource that changes.
+const WATCHED: &str = "test://watched-resource";
+/// Whether the gateway relays what a backend asks and tells.
+const RELAYED: bool = false;
+
+/// Hears progress and changes, and answers what is asked.
 #[derive(Clone, Default)]
-struct Listener(Arc<Mutex<Vec<f64>>>);
+struct Listener {
+    progress: Arc<Mutex<Vec<f64>>>,
+    heard: Arc<Mutex<BTreeSet<String>>>,
+}
 
 impl ClientHandler for Listener {
+    fn get_info(&self) -> ClientConfig {
+        let capabilities = ClientCapabilities::builder().enable_elicitation().build();
+        ClientConfig::new(capabilities, Implementation::new("rmcp-client", "1.0.0"))
+    }
+
     async fn on_progress(&self, params: ProgressNotificationParam, _: NotificationContext<RoleClient>) {
-        self.0.lock().unwrap().push(params.progress);
+        self.progress.lock().unwrap().push(params.progress);
+    }
+
+    async fn on_tool_list_changed(&self, _: NotificationContext<RoleClient>) {
+        self.heard.lock().unwrap().insert("tools".to_owned());
+    }
+
+    async fn on_resource_updated(
+        &self,
+        params: ResourceUpdatedNotificationParam,
+        _: NotificationContext<RoleClient>,
+    ) {
+        self.heard.lock().unwrap().insert(params.uri);
+    }
+
+    async fn create_elicitation(
+        &self,
+        _: ElicitRequestParams,
+        _: RequestContext<RoleClient>,
+    ) -> Result<ElicitResult, ErrorData> {
+        Ok(ElicitResult::new(ElicitationAction::Accept).with_content(json!({"name": NAME})))
     }
 }
 
@@ -64,6 +118,7 @@ impl ClientHandler for Listener {
 pub struct Client {
     service: RunningService<RoleClient, Listener>,
     progress: Arc<Mutex<Vec<f64>>>,
+    heard: Arc<Mutex<BTreeSet<String>>>,
     mode: Mode,
 }
 
@@ -97,7 +152,7 @@ impl Client {
     /// Opens a connection in this mode.
     pub async fn connect(url: &str, token: &str, mode: Mode) -> Result<Self> {
         let listener = Listener::default();
-        let progress = listener.0.clone();
+        let (progress, heard) = (listener.progress.clone(), listener.heard.clone());
         let mut config = StreamableHttpClientTransportConfig::with_uri(url).auth_header(token);
         config.allow_stateless = mode != Mode::Initialize;
         let transport = StreamableHttpClientTransport::from_config(config);
@@ -108,7 +163,7 @@ impl Client {
             Mode::Initialize => ClientLifecycleMode::Initialize,
         };
         let service = listener.serve_with_lifecycle(transport, lifecycle).await?;
-        Ok(Self { service, progress, mode })
+        Ok(Self { service, progress, heard, mode })
     }
 
     /// The negotiated revision.
@@ -214,7 +269,16 @@ impl Road<'_> {
         ensure!(progress >= 2, "{progress} progress notifications");
         self.cancel().await.context("cancel")?;
         self.headers().await.context("headers")?;
-        Ok(vec![
+        let resources = self.read().await.context("read")?;
+        self.templates().await.context("templates")?;
+        let prompts = self.prompts().await.context("prompts")?;
+        self.completion().await.context("completion")?;
+        let mut relayed = Vec::new();
+        if RELAYED {
+            relayed.push(("elicitation", Some(self.elicitation().await.context("elicitation")?)));
+            relayed.push(("listen", Some(self.listen().await.context("listen")?)));
+        }
+        let mut taken = vec![
             ("text", None),
             ("structured", None),
             ("is_error", None),
@@ -223,7 +287,13 @@ impl Road<'_> {
             ("cancel", Some("noticed by the backend".to_owned())),
             ("mirrored_header", None),
             ("token_stays", None),
-        ])
+            ("read", Some(format!("{resources} resources"))),
+            ("templates", None),
+            ("prompts", Some(format!("{prompts} prompts"))),
+            ("completion", None),
+        ];
+        taken.extend(relayed);
+        Ok(taken)
     }
 
     fn named(&self, tool: &str) -> String {
@@ -272,6 +342,117 @@ impl Road<'_> {
     async fn cancelled(&self) -> Result<u64> {
         let result = self.call("cancelled_count", json!({})).await?;
         result.structured_content.and_then(|value| value["count"].as_u64()).context("no count")
+    }
+
+    /// What a backend's URI becomes: its prefix is its name and `_`.
+    fn uri(&self, own: &str) -> String {
+        match self.backend.prefix.strip_suffix('_') {
+            Some(name) => format!("{name}+{own}"),
+            None => own.to_owned(),
+        }
+    }
+
+    async fn contents(&self, uri: &str) -> Result<String> {
+        let result = self.client.service.read_resource(ReadResourceRequestParams::new(uri)).await?;
+        match result.contents.first() {
+            Some(ResourceContents::TextResourceContents { uri: said, text, .. }) if said == uri => {
+                Ok(text.clone())
+            }
+            other => bail!("{other:?}"),
+        }
+    }
+
+    async fn read(&self) -> Result<usize> {
+        let listed = self.client.service.list_all_resources().await?;
+        let uri = self.uri("test://static-text");
+        ensure!(listed.iter().any(|entry| entry.uri == uri), "no {uri} in {listed:?}");
+        ensure!(self.contents(&uri).await?.contains("static text resource"));
+        Ok(listed.len())
+    }
+
+    async fn templates(&self) -> Result<()> {
+        let listed = self.client.service.list_all_resource_templates().await?;
+        let template = self.uri("test://template/{id}/data");
+        ensure!(listed.iter().any(|entry| entry.uri_template == template), "no {template} in {listed:?}");
+        ensure!(self.contents(&self.uri("test://template/n7/data")).await?.contains("n7"));
+        Ok(())
+    }
+
+    async fn prompts(&self) -> Result<usize> {
+        let listed = self.client.service.list_all_prompts().await?;
+        let name = self.named("test_prompt_with_arguments");
+        ensure!(listed.iter().any(|entry| entry.name == name), "no {name} in {listed:?}");
+        let arguments = json!({"arg1": "hé", "arg2": "b"}).as_object().cloned().unwrap_or_default();
+        let params = GetPromptRequestParams::new(name).with_arguments(arguments);
+        let got = self.client.service.get_prompt(params).await?;
+        ensure!(format!("{:?}", got.messages).contains("hé"), "{got:?}");
+        Ok(listed.len())
+    }
+
+    async fn completion(&self) -> Result<()> {
+        let prompt = Reference::for_prompt(self.named("test_prompt_with_arguments"));
+        let argument = ArgumentInfo::new("arg1", "te");
+        let found = self.client.service.complete(CompleteRequestParams::new(prompt, argument)).await?;
+        ensure!(found.completion.values.contains(&"testing".to_owned()), "{found:?}");
+        Ok(())
+    }
+
+    async fn elicitation(&self) -> Result<String> {
+        let answer = self.call("ask_name", json!({})).await?;
+        ensure!(text_of(&answer) == format!("Hello, {NAME}!"), "{answer:?}");
+        Ok(self.how("by a second round", "by a request in the session"))
+    }
+
+    fn how(&self, modern: &str, handshake: &str) -> String {
+        let is_modern = self.client.revision().is_ok_and(|revision| revision == MODERN);
+        if is_modern { modern.to_owned() } else { handshake.to_owned() }
+    }
+
+    #[expect(deprecated, reason = "the handshake era subscribes by it")]
+    async fn listen(&self) -> Result<String> {
+        let uri = self.uri(WATCHED);
+        let wanted = BTreeSet::from(["tools".to_owned(), uri.clone()]);
+        self.client.heard.lock().unwrap().clear();
+        let how = self.how("by subscriptions/listen", "by the GET stream and resources/subscribe");
+        let listening = if self.client.revision()? == MODERN {
+            let filter =
+                SubscriptionFilter::builder().tools_list_changed().resource_subscription(uri.clone()).build();
+            let mut subscription = self.client.service.listen(filter).await?;
+            let heard = self.client.heard.clone();
+            Some(tokio::spawn(async move {
+                while let Ok(Some(notification)) = subscription.next().await {
+                    match notification {
+                        ServerNotification::ToolListChangedNotification(_) => {
+                            heard.lock().unwrap().insert("tools".to_owned());
+                        }
+                        ServerNotification::ResourceUpdatedNotification(updated) => {
+                            heard.lock().unwrap().insert(updated.params.uri);
+                        }
+                        _ => {}
+                    }
+                }
+            }))
+        } else {
+            self.client.service.subscribe(SubscribeRequestParams::new(uri.clone())).await?;
+            None
+        };
+        // Said again until it is heard: a session's stream opens beside its requests.
+        for _ in 0..40 {
+            if *self.client.heard.lock().unwrap() == wanted {
+                break;
+            }
+            for kind in ["tool", "resource"] {
+                self.call(&format!("test_trigger_{kind}_change"), json!({})).await?;
+            }
+            tokio::time::sleep(Duration::from_millis(500)).await;
+        }
+        let heard = self.client.heard.lock().unwrap().clone();
+        ensure!(heard == wanted, "heard of {heard:?}");
+        match listening {
+            Some(listening) => listening.abort(),
+            None => self.client.service.unsubscribe(UnsubscribeRequestParams::new(uri)).await?,
+        }
+        Ok(how)
     }
 
     async fn headers(&self) -> Result<()> {

@@ -26,6 +26,27 @@ const REVISIONS = { pin: [MODERN], auto: [MODERN, HANDSHAKE], legacy: [HANDSHAKE
 /** What no result of a handshake revision has. */
 const MODERN_MEMBERS = ['resultType', 'ttlMs', 'cacheScope'];
 const STEP_MS = 30_000;
+/** The name that a client gives who is asked for one. */
+export const NAME = 'Ada';
+/** Steps that the gateway does not serve yet; a server of tests/fixtures does. */
+const LATER = ['elicitation', 'listen'];
+
+/** What is there beside tools, and what is seen of it. */
+const DOCUMENTS = {
+  fixture: {
+    resource: { uri: 'test://static-text', says: /static text resource/ },
+    template: { uri: 'test://template/{id}/data', made: 'test://template/n7/data', says: /n7/ },
+    prompt: { name: 'test_prompt_with_arguments', arguments: { arg1: 'hé', arg2: 'b' }, says: /hé.*b/ },
+    completion: { name: 'arg1', value: 'te', says: 'testing' },
+    watched: 'test://watched-resource',
+  },
+  demo: {
+    resource: { uri: 'demo://note/1', says: /./ },
+    template: { uri: 'demo://note/{id}', made: 'demo://note/2', says: /./ },
+    prompt: { name: 'greet', arguments: { name: 'Hédi' }, says: /Hédi/ },
+    completion: { name: 'name', value: 'A', says: 'Ada' },
+  },
+};
 
 /** Reads the command line of a client that has these modes. */
 export function readOptions(modes) {
@@ -66,6 +87,10 @@ const textOf = (result) => result.content.map((block) => block.text).join('');
  *   page(cursor)                          one page of tools/list
  *   listAll()                             the client's own walk over all pages, if it has one
  *   call(name, args, {signal, onprogress})
+ *   request(method, params)               any other request
+ *   listen(uri, heard)                    from now on heard('tools') and heard(URI) are called as the
+ *                                         server tells of changed tools and of this resource; answers
+ *                                         how to stop. A client that can be asked answers NAME.
  *   codeOf(error)                         the code of a protocol error, else undefined
  *   sessionId()                           of the connection; absent where the client does not show it
  *   close()                               ends the session and the connection
@@ -81,6 +106,35 @@ class Road {
 
   named(tool) {
     return `${this.backend.prefix}${tool}`;
+  }
+
+  /** What a backend's URI becomes: its prefix is its name and `_`. */
+  uri(own) {
+    return this.backend.prefix === '' ? own : `${this.backend.prefix.replace(/_$/, '')}+${own}`;
+  }
+
+  documents() {
+    return DOCUMENTS[this.options.expect];
+  }
+
+  /** Every entry of a list, page by page. */
+  async all(method, member) {
+    const entries = [];
+    let cursor;
+    do {
+      const page = await this.client.request(method, cursor === undefined ? {} : { cursor });
+      this.checkMembers(page);
+      entries.push(...page[member]);
+      cursor = page.nextCursor;
+    } while (cursor !== undefined && entries.length < 1000);
+    return entries;
+  }
+
+  async contents(uri) {
+    const result = await this.client.request('resources/read', { uri });
+    this.checkMembers(result);
+    assert.deepEqual(result.contents.map((content) => content.uri), [uri]);
+    return result.contents[0].text;
   }
 
   async call(tool, args, how = {}) {
@@ -204,6 +258,62 @@ class Road {
     return "the server's own answer: isError";
   }
 
+  async read() {
+    const { resource } = this.documents();
+    const listed = (await this.all('resources/list', 'resources')).map(({ uri }) => uri);
+    assert.ok(listed.includes(this.uri(resource.uri)), `no ${this.uri(resource.uri)} in ${listed}`);
+    assert.match(await this.contents(this.uri(resource.uri)), resource.says);
+    return `${listed.length} resources`;
+  }
+
+  async templates() {
+    const { template } = this.documents();
+    const listed = (await this.all('resources/templates/list', 'resourceTemplates')).map(({ uriTemplate }) => uriTemplate);
+    assert.ok(listed.includes(this.uri(template.uri)), `no ${this.uri(template.uri)} in ${listed}`);
+    assert.match(await this.contents(this.uri(template.made)), template.says);
+  }
+
+  async prompts() {
+    const { prompt } = this.documents();
+    const name = this.named(prompt.name);
+    const listed = (await this.all('prompts/list', 'prompts')).map((entry) => entry.name);
+    assert.ok(listed.includes(name), `no ${name} in ${listed}`);
+    const result = await this.client.request('prompts/get', { name, arguments: prompt.arguments });
+    this.checkMembers(result);
+    assert.match(result.messages.map(({ content }) => content.text).join(''), prompt.says);
+    return `${listed.length} prompts`;
+  }
+
+  async completion() {
+    const { prompt, completion } = this.documents();
+    const { says, ...argument } = completion;
+    const ref = { type: 'ref/prompt', name: this.named(prompt.name) };
+    const { completion: found } = await this.client.request('completion/complete', { ref, argument });
+    assert.ok(found.values.includes(says), `no ${says} in ${found.values}`);
+  }
+
+  async elicitation() {
+    if (!this.options.fixture) return 'the demo backend does not ask for names';
+    const result = await this.call('ask_name', {});
+    assert.equal(textOf(result), `Hello, ${NAME}!`);
+    return this.revision === MODERN ? 'by a second round' : 'by a request in the session';
+  }
+
+  async listen() {
+    if (!this.options.fixture) return 'the demo backend does not change';
+    const uri = this.uri(this.documents().watched);
+    const heard = new Set();
+    const stop = await this.client.listen(uri, (what) => heard.add(what));
+    // Said again until it is heard: a session's stream opens beside its requests.
+    for (const deadline = Date.now() + 20_000; heard.size < 2; await sleep(500)) {
+      assert.ok(Date.now() < deadline, `heard only of ${[...heard]} within 20 s`);
+      for (const kind of ['tool', 'resource']) await this.call(`test_trigger_${kind}_change`, {});
+    }
+    assert.deepEqual([...heard].sort(), [uri, 'tools'].sort());
+    await stop();
+    return this.revision === MODERN ? 'by subscriptions/listen' : 'by the GET stream and resources/subscribe';
+  }
+
   async mirrored_header() {
     assert.match(textOf(await this.call('region_lookup', { region: 'eu-wést' })), /eu-wést/);
   }
@@ -259,7 +369,8 @@ async function within(ms, step) {
 
 /** The steps in order; those of `EACH` once for every backend. */
 const FIRST = ['connect', 'session', 'pages'];
-const EACH = ['text', 'structured', 'is_error', 'parallel', 'progress', 'cancel', 'mirrored_header', 'token_stays'];
+const CALLS = ['text', 'structured', 'is_error', 'parallel', 'progress', 'cancel', 'mirrored_header', 'token_stays'];
+const EACH = [...CALLS, 'read', 'templates', 'prompts', 'completion', 'elicitation', 'listen'];
 const LAST = ['unknown_tool', 'close'];
 
 /** Takes the road and ends the process. */
@@ -289,7 +400,8 @@ export async function take(client, options) {
     if (road.revision === undefined) break;
   }
   if (road.revision !== undefined) {
-    for (road.backend of backends) for (const name of EACH) await step(name);
+    const each = EACH.filter((name) => options.direct || !LATER.includes(name));
+    for (road.backend of backends) for (const name of each) await step(name);
     for (const name of LAST) await step(name);
   }
   console.log(failures === 0 ? 'all steps passed' : `${failures} step(s) failed`);

@@ -27,6 +27,10 @@ MODERN = "2026-07-28"
 HANDSHAKE = "2025-11-25"
 REVISIONS = {"pin": [MODERN], "auto": [MODERN, HANDSHAKE], "legacy": [HANDSHAKE]}
 STEP_SECONDS = 30
+# The name that a client gives who is asked for one.
+NAME = "Ada"
+# Steps that the gateway does not serve yet; a server of tests/fixtures does.
+LATER = ("elicitation", "listen")
 
 Progress = Callable[[float, float | None, str | None], Awaitable[None]]
 
@@ -43,6 +47,45 @@ class ProtocolError(Exception):
         self.code = code
 
 
+class Documents(NamedTuple):
+    """What is there beside tools, and what is seen of it."""
+
+    resource: str
+    resource_says: str
+    template: str
+    made: str
+    made_says: str
+    prompt: str
+    arguments: dict[str, str]
+    prompt_says: str
+    completed: tuple[str, str, str]
+
+
+FIXTURE = Documents(
+    resource="test://static-text",
+    resource_says="static text resource",
+    template="test://template/{id}/data",
+    made="test://template/n7/data",
+    made_says="n7",
+    prompt="test_prompt_with_arguments",
+    arguments={"arg1": "hé", "arg2": "b"},
+    prompt_says="hé",
+    completed=("arg1", "te", "testing"),
+)
+WATCHED = "test://watched-resource"
+DEMO = Documents(
+    resource="demo://note/1",
+    resource_says="",
+    template="demo://note/{id}",
+    made="demo://note/2",
+    made_says="",
+    prompt="greet",
+    arguments={"name": "Hédi"},
+    prompt_says="Hédi",
+    completed=("name", "A", "Ada"),
+)
+
+
 class Answer(NamedTuple):
     """What a tool answered."""
 
@@ -56,7 +99,7 @@ class Answer(NamedTuple):
 
 
 class Page(NamedTuple):
-    """One page of tools/list."""
+    """One page of a list: names, URIs or templates."""
 
     names: list[str]
     cursor: str | None
@@ -80,6 +123,27 @@ class Client(Protocol):
     async def call(self, tool: str, arguments: dict[str, Any], progress: Progress | None = None) -> Answer:
         """Calls a tool; raises `ProtocolError`. Cancelling its scope cancels the call."""
 
+    async def resources(self, cursor: str | None) -> Page:
+        """Asks for one page of resources."""
+
+    async def templates(self, cursor: str | None) -> Page:
+        """Asks for one page of resource templates."""
+
+    async def prompts(self, cursor: str | None) -> Page:
+        """Asks for one page of prompts."""
+
+    async def read(self, uri: str) -> str:
+        """Reads a text."""
+
+    async def prompt(self, name: str, arguments: dict[str, str]) -> str:
+        """Gets a prompt's text."""
+
+    async def complete(self, prompt: str, argument: str, value: str) -> list[str]:
+        """Completes a prompt's argument."""
+
+    def listen(self, uri: str, heard: set[str]) -> AbstractAsyncContextManager[None]:
+        """Meanwhile `heard` gets `tools` and the URI as the server tells of a change of either."""
+
 
 class Backend(NamedTuple):
     """Whose tools are called: the prefix of their names, and how the gateway speaks to it."""
@@ -98,13 +162,15 @@ class Road:
 
     # Once, then for every backend, then once.
     FIRST = ("connect", "session", "pages")
-    EACH = ("text", "structured", "is_error", "parallel", "progress", "cancel", "mirrored_header", "token_stays")
+    CALLS = ("text", "structured", "is_error", "parallel", "progress", "cancel", "mirrored_header", "token_stays")
+    EACH = (*CALLS, "read", "templates", "prompts", "completion", "elicitation", "listen")
     LAST = ("unknown_tool",)
 
     def __init__(self, client: Client, options: argparse.Namespace) -> None:
         self.client = client
         self.options = options
         self.fixture = options.expect == "fixture"
+        self.documents = FIXTURE if self.fixture else DEMO
         self.backends = [
             Backend(prefix, era)
             for prefix, era in zip(options.prefix, options.backend + ["modern"] * len(options.prefix))
@@ -113,6 +179,10 @@ class Road:
 
     async def call(self, tool: str, arguments: dict[str, Any], progress: Progress | None = None) -> Answer:
         return await self.client.call(self.backend.prefix + tool, arguments, progress)
+
+    def uri(self, own: str) -> str:
+        """What a backend's URI becomes: its prefix is its name and `_`."""
+        return f"{self.backend.prefix.removesuffix('_')}+{own}" if self.backend.prefix else own
 
     def modern(self) -> bool:
         return self.client.revision() == MODERN
@@ -239,6 +309,55 @@ class Road:
         check(self.options.token not in json.dumps(headers), "the token reached the backend")
         return None
 
+    async def read(self) -> str:
+        names = await every(self.client.resources)
+        uri = self.uri(self.documents.resource)
+        check(uri in names, f"no {uri} in {names}")
+        text = await self.client.read(uri)
+        check(self.documents.resource_says in text, f"it says {text!r}")
+        return f"{len(names)} resources"
+
+    async def templates(self) -> None:
+        names = await every(self.client.templates)
+        check(self.uri(self.documents.template) in names, f"no {self.documents.template} in {names}")
+        text = await self.client.read(self.uri(self.documents.made))
+        check(self.documents.made_says in text, f"it says {text!r}")
+
+    async def prompts(self) -> str:
+        names = await every(self.client.prompts)
+        name = self.backend.prefix + self.documents.prompt
+        check(name in names, f"no {name} in {names}")
+        text = await self.client.prompt(name, self.documents.arguments)
+        check(self.documents.prompt_says in text, f"it says {text!r}")
+        return f"{len(names)} prompts"
+
+    async def completion(self) -> None:
+        argument, value, wanted = self.documents.completed
+        found = await self.client.complete(self.backend.prefix + self.documents.prompt, argument, value)
+        check(wanted in found, f"no {wanted} in {found}")
+
+    async def elicitation(self) -> str:
+        if not self.fixture:
+            return "the demo backend does not ask for names"
+        answer = await self.call("ask_name", {})
+        check(answer.text == f"Hello, {NAME}!", f"answered {answer.text!r}")
+        return "by a second round" if self.modern() else "by a request in the session"
+
+    async def listen(self) -> str:
+        if not self.fixture:
+            return "the demo backend does not change"
+        uri, heard = self.uri(WATCHED), set[str]()
+        async with self.client.listen(uri, heard):
+            # Said again until it is heard: a session's stream opens beside its requests.
+            deadline = time.monotonic() + 20
+            while len(heard) < 2:
+                check(time.monotonic() < deadline, f"heard only of {heard} within 20 s")
+                for kind in ("tool", "resource"):
+                    await self.call(f"test_trigger_{kind}_change", {})
+                await anyio.sleep(0.5)
+        check(heard == {"tools", uri}, f"heard of {heard}")
+        return "by subscriptions/listen" if self.modern() else "by the GET stream and resources/subscribe"
+
     async def unknown_tool(self) -> str | None:
         try:
             answer = await self.call("no_such_tool", {})
@@ -248,6 +367,17 @@ class Road:
         # The Python SDK's server answers so; a gateway knows its catalog better.
         check(self.options.direct and answer.is_error, f"a result, not an error: {answer.text!r}")
         return "the server's own answer: isError"
+
+
+async def every(ask: Callable[[str | None], Awaitable[Page]]) -> list[str]:
+    """A whole list, page by page."""
+    names: list[str] = []
+    page = Page([], None)
+    while True:
+        page = await ask(page.cursor)
+        names += page.names
+        if page.cursor is None or len(names) > 1000:
+            return names
 
 
 def closed(options: argparse.Namespace, revision: str, session: str | None) -> str:
@@ -309,7 +439,8 @@ async def run(connect: Connect, options: argparse.Namespace, report: Report) -> 
                 await step(name)
             for road.backend in road.backends:
                 for name in Road.EACH:
-                    await step(name)
+                    if options.direct or name not in LATER:
+                        await step(name)
             for name in Road.LAST:
                 await step(name)
             revision, session = client.revision(), client.session_id()

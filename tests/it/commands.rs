@@ -135,6 +135,26 @@ async fn real_clients_call_the_demo() {
 }
 
 #[tokio::test]
+async fn the_example_goes_all_the_way() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut dev = dev(dir.path(), &["--env-file", "env"]);
+    dev.until(LAST).await;
+    let example = process::root().join("examples/e2e.sh");
+    let script = format!("set -a; . ./env; '{}'", example.display());
+    let said = paste(dir.path(), &script).await;
+    assert!(said.ends_with("all of it went well\n"), "{said}");
+    let wrong = Command::new("bash")
+        .args(["-c", &format!("set -a; . ./env; FONDACO_TOKEN=none '{}'", example.display())])
+        .current_dir(dir.path())
+        .output()
+        .await
+        .unwrap();
+    assert!(!wrong.status.success(), "it notices what is wrong");
+    dev.signal("INT");
+    assert!(dev.end().await.success());
+}
+
+#[tokio::test]
 async fn dev_keeps_its_keys_between_runs() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("env"), "old").unwrap();

@@ -375,7 +375,7 @@ async fn a_handshake_server_may_answer_with_json() {
     let (_at, url, token) = alone(&server.line("listening ").await, "").await;
     for mode in [Mode::Discover, Mode::Initialize] {
         let client = Client::connect(&url, &token, mode).await.unwrap();
-        assert_eq!(client.tools().await.unwrap().concat().len(), 7);
+        assert_eq!(client.tools().await.unwrap().concat().len(), 11);
         let text = client.call("echo", json!({"text": "hé"})).await.unwrap();
         assert_eq!(text.content[0].as_text().unwrap().text, "hé");
         assert_eq!(client.call("fail", json!({})).await.unwrap().is_error, Some(true));

@@ -2,10 +2,13 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod architecture;
+mod bytes;
 mod cases;
 mod commands;
 mod compatibility;
 mod conformance;
+mod conformance_client;
+mod conformance_tasks;
 mod edge;
 mod faults;
 mod harness;
@@ -13,8 +16,10 @@ mod identity;
 mod isolation;
 mod ladder;
 mod legacy_backends;
+mod listen;
 mod metadata;
 mod observe;
+mod old;
 mod peers;
 mod prompts;
 mod relay;
@@ -25,5 +30,8 @@ mod rmcp_client;
 mod rmcp_server;
 mod sessions;
 mod streams;
+mod tasks;
 mod tenants;
+mod three;
 mod ui;
+mod watch;

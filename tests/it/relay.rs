@@ -221,7 +221,8 @@ async fn the_backends_own_name_and_its_own_mirrors_go_upstream() {
         r#"{"name":"lookup","inputSchema":{"type":"object","properties":{
             "region":{"type":"string","x-mcp-header":"Region"},
             "count":{"type":"integer","x-mcp-header":"Count"},
-            "dry":{"type":"boolean","x-mcp-header":"Dry"}}}}"#,
+            "dry":{"type":"boolean","x-mcp-header":"Dry"},
+            "plain":{"type":"string"}}}}"#,
     );
     let (gw, alice) = before(&upstream, "").await;
     let listed = alice.tools().await;
@@ -250,6 +251,8 @@ async fn the_backends_own_name_and_its_own_mirrors_go_upstream() {
             &[("mcp-param-dry", "false"), ("mcp-param-region", "=?base64?R3LDtsOfZQ==?=")],
         ),
         (r#"{"count":42.0}"#, &number, &[("mcp-param-count", "42")]),
+        // As good as not there, for whom a header is concerned, and it goes on as it came.
+        (r#"{"dry":null,"region":"eu"}"#, &plain, &[("mcp-param-region", "eu")]),
         (r#"{"other":1}"#, &[], &[]),
     ] {
         let answer = call(&alice, "up_lookup", &format!(r#","arguments":{arguments}"#), "", sent).await;
@@ -262,6 +265,9 @@ async fn the_backends_own_name_and_its_own_mirrors_go_upstream() {
         assert_eq!(params, minted, "{arguments}");
         assert!(received.body.contains(&format!(r#""arguments":{arguments}"#)), "{}", received.body);
     }
+    let refused =
+        call(&alice, "up_lookup", r#","arguments":{"dry":null,"plain":null}"#, "", &[]).await.result();
+    assert_eq!(refused["isError"], true, "{refused}");
     gw.stop().await;
 }
 

@@ -104,6 +104,7 @@ impl Demo {
             Method::ResourcesRead => return Ok(once(documents::read(&call.name))),
             Method::PromptsGet => return Ok(once(documents::get(&call.name, &arguments))),
             Method::Complete => return Ok(once(documents::suggest(&call.params))),
+            method if method.is_about_a_task() => return Ok(once(unknown("Unknown task"))),
             _ => {}
         }
         if !arguments.is_object() {
@@ -120,11 +121,7 @@ impl Demo {
             "region_lookup" => said(region(&arguments).map_or_else(Said::Wrong, Said::Text)),
             "draft_create" => said(self.drafts.create(&arguments).map_or_else(Said::Wrong, Said::Structured)),
             "draft_append" => said(self.drafts.append(&arguments).map_or_else(Said::Wrong, Said::Structured)),
-            _ => Outcome::Error(RpcError {
-                code: code::INVALID_PARAMS,
-                message: "Unknown tool".to_owned(),
-                data: None,
-            }),
+            _ => unknown("Unknown tool"),
         };
         Ok(once(outcome))
     }
@@ -135,6 +132,10 @@ impl Demo {
         let clocks = Clocks::start(self.config.idle_timeout, self.config.timeout, call.deadline);
         Ok(Work { step: 0, steps, delay, token: call.meta.progress_token, clocks, over: false })
     }
+}
+
+fn unknown(message: &str) -> Outcome {
+    Outcome::Error(RpcError { code: code::INVALID_PARAMS, message: message.to_owned(), data: None })
 }
 
 impl Work {

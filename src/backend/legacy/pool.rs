@@ -91,7 +91,8 @@ impl Pool {
         self.sessions().has_any()
     }
 
-    /// A session of `holder` that declares these capabilities, opened if there is none. `again` says that there was one which was lost.
+    /// A session of `holder` that declares these capabilities, opened if there is none. `again` says that
+    /// there was one which was lost.
     ///
     /// # Cancel safety
     /// Dropping the future leaves an opening to whoever needs the session next.
@@ -301,11 +302,13 @@ impl Lease {
     /// The server does not know it any more.
     pub(super) fn lost(&self) {
         self.pool.sessions().let_go(self.serial, Fate::Gone);
+        self.session.ear().watchers.end();
     }
 
     /// Nobody else should be given it.
     pub(super) fn discard(&self) {
         self.pool.sessions().let_go(self.serial, Fate::Ends);
+        self.session.ear().watchers.end();
     }
 }
 

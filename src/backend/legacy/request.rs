@@ -158,7 +158,8 @@ pub(super) fn set_level(id: u64, level: Level) -> Json {
     message("logging/setLevel", &Object::new().put_str("level", level.name()).finish(), Some(id))
 }
 
-fn message(method: &str, params: &Json, id: Option<u64>) -> Json {
+/// A message of this method; a request, where it has an id.
+pub(super) fn message(method: &str, params: &Json, id: Option<u64>) -> Json {
     let mut message = Object::with_capacity(params.bytes().len() + 96).put_str("jsonrpc", "2.0");
     if let Some(id) = id {
         message = message.put_u64("id", id);

@@ -3,6 +3,7 @@
 //! A message is the one response to our one request, a notification, or a reason to hang up. What a
 //! result or an error says is relayed as it came, except for what is ours to say on this leg.
 
+use crate::backend::BackendCall;
 use crate::backend::BackendError;
 use crate::backend::mcp::progress::Logs;
 use crate::backend::mcp::progress::Progress;
@@ -13,6 +14,8 @@ use crate::protocol::json::Json;
 use crate::protocol::json::compose::Object;
 use crate::protocol::meta::SERVER_INFO;
 use crate::protocol::meta::our_info;
+use crate::protocol::methods::Method;
+use crate::protocol::tasks;
 
 const UPSTREAM_INFO_KEY: &str = "dev.fondaco/upstreamServerInfo";
 
@@ -42,6 +45,20 @@ pub(in crate::backend) struct Judge {
     id: u64,
     progress: Option<Progress>,
     logs: Option<Logs>,
+    tasks: Tasks,
+}
+
+/// What `resultType: "task"` means in the answer to one request.
+///
+/// spec: SEP-2663, Polymorphic Results
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::backend) enum Tasks {
+    /// Nothing: the backend was not told that its client knows tasks, or is asked for something else.
+    Unknown,
+    /// The result of the call is a task.
+    Made,
+    /// A slip: the request is about a task, and examples of the specification have it so.
+    Meant,
 }
 
 /// What may lie in one message.
@@ -58,7 +75,13 @@ struct Envelope {
 impl Judge {
     /// Of the request with the id `id`, whose client wants progress under `token`, if any.
     pub(in crate::backend) fn new(id: u64, token: Option<Json>) -> Self {
-        Self { id, progress: token.map(|token| Progress::new(id, token)), logs: None }
+        Self { id, progress: token.map(|token| Progress::new(id, token)), logs: None, tasks: Tasks::Unknown }
+    }
+
+    /// The same of a request to which `resultType` may mean a task.
+    pub(in crate::backend) fn with_tasks(mut self, tasks: Tasks) -> Self {
+        self.tasks = tasks;
+        self
     }
 
     /// The same with the log messages that the client wants, if any.
@@ -78,7 +101,7 @@ impl Judge {
         let outcome = match (&envelope.result, &envelope.error) {
             (Some(result), None) => {
                 self.expect_id(&envelope)?;
-                Outcome::Result(complete(result)?)
+                self.tasks.outcome(result)?
             }
             (None, Some(error)) => {
                 // The one error without an id is that of a request whose id could not be read.
@@ -117,6 +140,30 @@ impl Judge {
     }
 }
 
+impl Tasks {
+    /// What it means in the answer to `call`.
+    pub(in crate::backend) fn of(call: &BackendCall) -> Self {
+        match call.method {
+            Method::ToolsCall if tasks::declared(&call.capabilities).is_some() => Self::Made,
+            method if method.is_about_a_task() => Self::Meant,
+            _ => Self::Unknown,
+        }
+    }
+
+    /// What a result is.
+    fn outcome(self, result: &Json) -> Result<Outcome, BackendError> {
+        let kind = result.member("resultType").and_then(|kind| kind.string());
+        match (self, kind.as_deref() == Some("task")) {
+            (Self::Made, true) => finished(result, "task").map(Outcome::Task),
+            (Self::Meant, true) => finished(result, "complete").map(Outcome::Result),
+            (Self::Unknown, true) => {
+                Err(BackendError::Invalid("it answered with a task that was not asked for"))
+            }
+            (_, false) => complete(result).map(Outcome::Result),
+        }
+    }
+}
+
 impl Envelope {
     fn of(message: &Json) -> Result<Self, BackendError> {
         if !message.is_object() {
@@ -150,18 +197,27 @@ fn complete(result: &Json) -> Result<Json, BackendError> {
     if !result.is_object() {
         return Err(BackendError::Invalid("its `result` is no object"));
     }
-    let mut whole = Object::with_capacity(result.bytes().len() + 256);
     match result.member("resultType").as_ref().map(Json::string_ref) {
-        None => whole = whole.put_str("resultType", "complete"),
+        None => {}
         Some(Some(kind)) if kind == "complete" => {}
         Some(Some(kind)) if kind == "input_required" => return Err(BackendError::InputRequired),
         Some(_) => return Err(BackendError::Invalid("its `resultType` is not known")),
+    }
+    finished(result, "complete")
+}
+
+/// A result as it goes on, with this `resultType`.
+fn finished(result: &Json, kind: &str) -> Result<Json, BackendError> {
+    let mut whole = Object::with_capacity(result.bytes().len() + 256);
+    let stands = result.member("resultType").is_some_and(|said| said.string_ref().as_deref() == Some(kind));
+    if !stands {
+        whole = whole.put_str("resultType", kind);
     }
     let mut meta = Object::new().finish();
     for (key, value) in result.members() {
         if key == "_meta" {
             meta = value;
-        } else {
+        } else if stands || key != "resultType" {
             whole = whole.put(&key, &value);
         }
     }

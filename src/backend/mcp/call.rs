@@ -42,6 +42,14 @@ impl Question {
         }
     }
 
+    /// Whether it is about a task that goes on already.
+    fn is_about_a_task(&self) -> bool {
+        match self {
+            Self::Caller(call) => call.method.is_about_a_task(),
+            Self::Own(..) => false,
+        }
+    }
+
     /// Whether asking twice does no harm.
     fn is_safe(&self) -> bool {
         match self {
@@ -193,6 +201,10 @@ impl Leg {
     ) -> Result<Self, BackendError> {
         Ok(match era {
             Era::Modern => Self::Modern(flight::Flight::new(probe.upstream(), question)?),
+            // spec: SEP-2663, Backward Compatibility
+            Era::Handshake if question.is_about_a_task() => {
+                return Err(BackendError::NotOpened("it does not speak the revision that its tasks are of"));
+            }
             Era::Handshake => {
                 Self::Handshake(legacy::flight::Flight::new(probe.pool(), question, slot.take()))
             }

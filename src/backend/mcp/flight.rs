@@ -12,6 +12,7 @@ use crate::backend::clock::Clock;
 use crate::backend::clock::Clocks;
 use crate::backend::mcp::answer::Heard;
 use crate::backend::mcp::answer::Judge;
+use crate::backend::mcp::answer::Tasks;
 use crate::backend::mcp::call::Astray;
 use crate::backend::mcp::call::Question;
 use crate::backend::mcp::call::Step;
@@ -51,7 +52,8 @@ impl Flight {
         let (request, judge) = match question {
             Question::Caller(call) => {
                 let logs = Logs::of(call.meta.log_level, &upstream.limits);
-                let judge = Judge::new(id, call.meta.progress_token.clone()).with_logs(logs);
+                let judge = Judge::new(id, call.meta.progress_token.clone());
+                let judge = judge.with_logs(logs).with_tasks(Tasks::of(call));
                 (request::call(upstream, id, call)?, judge)
             }
             Question::Own(method, params) => {

@@ -13,6 +13,7 @@ use crate::backend::Listed;
 use crate::backend::Listing;
 use crate::backend::clock::Clock;
 use crate::backend::mcp::Mcp;
+use crate::backend::mcp::probe::Era;
 use crate::model::limits::Limits;
 use crate::protocol::caching;
 use crate::protocol::call::Outcome;
@@ -21,6 +22,7 @@ use crate::protocol::json::Json;
 use crate::protocol::json::Kind;
 use crate::protocol::json::compose::Object;
 use crate::protocol::methods::List;
+use crate::protocol::tasks;
 
 /// A list is at most so many times the size of the largest single answer.
 const LARGEST_ANSWERS: usize = 4;
@@ -46,9 +48,12 @@ pub(super) async fn everything(mcp: &Mcp) -> Result<Listing, BackendError> {
         true => timeout_at(deadline, one(mcp, list)).await.unwrap_or_else(|_| Err(late())),
         false => Ok((Listed::Absent, None)),
     });
+    // The extension is none of the handshake era's.
+    let speaks = about.is_some().then(|| mcp.probe.known() == Some(Era::Modern));
+    let tasks = speaks.map(|modern| modern && capabilities.as_ref().is_some_and(knows_tasks));
     let extensions = extensions(capabilities.as_ref(), &mcp.upstream.config.extensions);
     let instructions = about.and_then(|about| about.member("instructions")?.string());
-    let mut listing = Listing { instructions, extensions, ..Listing::default() };
+    let mut listing = Listing { instructions, extensions, tasks, ..Listing::default() };
     for (list, had) in List::ALL.into_iter().zip(join_all(lists).await) {
         match had {
             Ok((listed, ttl)) => {
@@ -72,6 +77,11 @@ fn offers(capabilities: Option<&Json>, list: List) -> bool {
     capabilities
         .filter(|all| all.is_object())
         .is_none_or(|all| all.member(list.capability()).is_some_and(|capability| capability.is_object()))
+}
+
+/// spec: SEP-2663, Capability Negotiation
+fn knows_tasks(capabilities: &Json) -> bool {
+    tasks::declared(capabilities).is_some()
 }
 
 /// What a backend with these capabilities says of the extensions that are allowed.

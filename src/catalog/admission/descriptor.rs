@@ -49,7 +49,6 @@ pub(super) fn check_members(list: List, raw: &Json) -> Result<(), Unfit> {
             "arguments" if list == List::Prompts => ("arguments", are_arguments(&value)),
             "icons" => ("icons", value.kind() == Kind::Array && value.elements().all(|icon| is_icon(&icon))),
             "_meta" => ("_meta", value.is_object()),
-            EXECUTION if list == List::Tools && runs_as_task_only(&value) => return Err(Unfit::TaskOnly),
             _ => continue,
         };
         if !fits {
@@ -59,10 +58,17 @@ pub(super) fn check_members(list: List, raw: &Json) -> Result<(), Unfit> {
     Ok(())
 }
 
-/// spec: 2025-11-25 basic/utilities/tasks, Tool-Level Negotiation
-fn runs_as_task_only(execution: &Json) -> bool {
-    let support = execution.member("taskSupport");
-    support.is_some_and(|support| support.string_ref().is_some_and(|support| support == "required"))
+/// Refuses a tool that is only run as a task of 2025-11-25. Where its backend has the extension, that word
+/// of the handshake era says nothing: who calls it without knowing tasks is told so by the backend.
+///
+/// spec: 2025-11-25 basic/utilities/tasks, Tool-Level Negotiation; SEP-2663, Capability Negotiation
+pub(super) fn refuse_task_only(desk: &Desk<'_>, raw: &Json) -> Result<(), Unfit> {
+    let support = raw.member(EXECUTION).and_then(|execution| execution.member("taskSupport"));
+    let required = support.is_some_and(|s| s.string_ref().is_some_and(|support| support == "required"));
+    match required && !desk.home.tasks {
+        true => Err(Unfit::TaskOnly),
+        false => Ok(()),
+    }
 }
 
 fn has_hints(value: &Json) -> bool {

@@ -36,6 +36,7 @@ impl Budget {
         let own = desk.own(raw)?;
         let public = desk.free(names::public_name(&desk.home.config.prefix, &own)?)?;
         descriptor::check_members(desk.list, raw)?;
+        descriptor::refuse_task_only(desk, raw)?;
         if let Some(output) = raw.member("outputSchema") {
             let judged =
                 Judged::new(&output, desk.limits).map_err(|why| Unfit::Schema("outputSchema", why))?;

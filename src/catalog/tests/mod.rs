@@ -104,7 +104,7 @@ fn home(config: &Arc<tenant::Backend>) -> Arc<Home> {
         stop: CancellationToken::new(),
     };
     let live = Backend::new(config.clone(), TenantName::new("acme").unwrap(), around);
-    Arc::new(Home { config: config.clone(), live: Arc::new(live) })
+    Arc::new(Home { config: config.clone(), live: Arc::new(live), tasks: false })
 }
 
 /// The minimal tool of this name.

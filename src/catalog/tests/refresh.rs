@@ -2,13 +2,16 @@
 
 use std::sync::Arc;
 use std::sync::Mutex;
+use std::sync::OnceLock;
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use serde_json::Value;
 use serde_json::json;
 use tokio::io::AsyncReadExt;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpListener;
+use tokio::sync::broadcast;
 use tokio::time::Instant;
 
 use super::backend;
@@ -16,6 +19,8 @@ use super::caller;
 use super::egress;
 use super::limits;
 use super::tenant;
+use crate::catalog::herald::Changed;
+use crate::catalog::herald::Herald;
 use crate::catalog::refresh::Catalogs;
 use crate::catalog::snapshot::Snapshot;
 use crate::catalog::source;
@@ -26,6 +31,7 @@ use crate::model::name::TenantName;
 use crate::model::tenant::Backend;
 use crate::model::tenant::BackendEra;
 use crate::model::tenant::BackendKind;
+use crate::model::tenant::Tenant;
 use crate::protocol::methods::List;
 
 /// An MCP server that lists what it is told to.
@@ -46,6 +52,11 @@ struct State {
     /// Does not answer.
     silent: bool,
     lists: usize,
+    /// When lists were asked for.
+    asked: Vec<Instant>,
+    /// What is said to those who listen; nobody may where there is none.
+    said: Option<broadcast::Sender<&'static str>>,
+    listens: usize,
 }
 
 impl Upstream {
@@ -65,6 +76,33 @@ impl Upstream {
 
     fn set(&self, change: impl FnOnce(&mut State)) {
         change(&mut self.state.lock().unwrap());
+    }
+
+    /// Lets subscriptions be open from now on, and ends those that are.
+    fn tells(&self) {
+        self.set(|state| state.said = Some(broadcast::channel(4096).0));
+    }
+
+    /// Says that a kind of list has changed; to how many.
+    fn say(&self, kind: &'static str) -> usize {
+        let said = self.state.lock().unwrap().said.clone();
+        said.and_then(|said| said.send(kind).ok()).unwrap_or(0)
+    }
+
+    /// Waits until somebody listens, and the refresh that follows is over.
+    async fn is_heard(&self, catalogs: &Catalogs) {
+        eventually(async || {
+            let refreshes: usize = catalogs
+                .metrics()
+                .lines()
+                .filter_map(refreshes)
+                .filter_map(|count| count.parse::<usize>().ok())
+                .sum();
+            let state = self.state.lock().unwrap();
+            let listens = state.said.as_ref().map_or(0, broadcast::Sender::receiver_count);
+            listens > 0 && state.lists > state.listens && state.lists == refreshes
+        })
+        .await;
     }
 
     fn lists(&self) -> usize {
@@ -103,6 +141,7 @@ async fn answer(mut stream: tokio::net::TcpStream, state: Arc<Mutex<State>>) {
     let (status, silent, tools, prompts) = {
         let mut state = state.lock().unwrap();
         state.lists += usize::from(listing);
+        state.asked.extend(listing.then(Instant::now));
         let tools: Vec<_> =
             state.tools.iter().map(|name| json!({"name": name, "inputSchema": {"type": "object"}})).collect();
         let broken = state.broken || state.half && listing;
@@ -111,6 +150,16 @@ async fn answer(mut stream: tokio::net::TcpStream, state: Arc<Mutex<State>>) {
     };
     if silent {
         return std::future::pending().await;
+    }
+    if request["method"] == "subscriptions/listen" && status.starts_with("200") {
+        let said = {
+            let mut state = state.lock().unwrap();
+            state.listens += 1;
+            state.said.as_ref().map(broadcast::Sender::subscribe)
+        };
+        if let Some(said) = said {
+            return listened(stream, said).await;
+        }
     }
     let result = match request["method"].as_str() {
         Some("tools/list") => json!({"resultType": "complete", "tools": tools, "ttlMs": 0}),
@@ -128,6 +177,70 @@ async fn answer(mut stream: tokio::net::TcpStream, state: Arc<Mutex<State>>) {
     let _ = stream.write_all((head + &body).as_bytes()).await;
 }
 
+/// What a line of metrics says of refreshes.
+fn refreshes(line: &str) -> Option<&str> {
+    Some(line.strip_prefix("fondaco_catalog_refreshes_total")?.split_once(' ')?.1)
+}
+
+/// A subscription to everything.
+async fn listened(mut stream: tokio::net::TcpStream, mut said: broadcast::Receiver<&'static str>) {
+    let all = json!({"toolsListChanged": true, "promptsListChanged": true, "resourcesListChanged": true});
+    let params = json!({"notifications": all});
+    let event = |method: &str, params: Value| {
+        format!("data: {}\n\n", json!({"jsonrpc": "2.0", "method": method, "params": params}))
+    };
+    let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n";
+    let begins = head.to_owned() + &event("notifications/subscriptions/acknowledged", params);
+    let mut text = begins;
+    loop {
+        if stream.write_all(text.as_bytes()).await.is_err() {
+            return;
+        }
+        let Ok(kind) = said.recv().await else { return };
+        text = event(&format!("notifications/{kind}/list_changed"), json!({}));
+    }
+}
+
+/// Who is told, and the tools that there were when it was.
+#[derive(Default)]
+struct Told {
+    log: Mutex<Vec<(Changed, Vec<String>)>>,
+    catalogs: OnceLock<(Catalogs, Arc<Tenant>)>,
+}
+
+impl Herald for Told {
+    fn changed(&self, tenant: &TenantName, what: Changed) {
+        assert_eq!(tenant.as_str(), "acme");
+        let now = self.catalogs.get().and_then(|(catalogs, acme)| catalogs.snapshot(acme).now_or_never());
+        self.log.lock().unwrap().push((what, now.as_deref().map(seen).unwrap_or_default()));
+    }
+}
+
+impl Told {
+    fn take(&self) -> Vec<(Changed, Vec<String>)> {
+        std::mem::take(&mut *self.log.lock().unwrap())
+    }
+
+    /// What is told from now on, as soon as there is something.
+    async fn next(&self) -> Vec<(Changed, Vec<String>)> {
+        eventually(async || !self.log.lock().unwrap().is_empty()).await;
+        self.take()
+    }
+}
+
+const TOOLS: Changed = Changed { tools: true, ..Changed::NOTHING };
+
+/// Catalogs that tell, after the first build for `acme`.
+async fn told(limits: Limits, acme: &Arc<Tenant>) -> (Arc<Told>, Catalogs) {
+    let told = Arc::new(Told::default());
+    let limits = Limits { open_pause: Duration::from_millis(20), ..limits };
+    let catalogs = Catalogs::new(egress(), Arc::new(limits), Arc::default(), told.clone());
+    let _ = told.catalogs.set((catalogs.clone(), acme.clone()));
+    catalogs.retain(std::slice::from_ref(acme));
+    catalogs.snapshot(acme).await;
+    (told, catalogs)
+}
+
 /// The tools that a caller of `acme` sees.
 fn seen(snapshot: &Snapshot) -> Vec<String> {
     let page = snapshot.view(List::Tools, &tenant(vec![], 0), &caller("acme", ""), Host::Plain).page(None);
@@ -135,7 +248,7 @@ fn seen(snapshot: &Snapshot) -> Vec<String> {
 }
 
 fn catalogs(limits: Limits) -> Catalogs {
-    Catalogs::new(egress(), Arc::new(limits), Arc::default())
+    Catalogs::new(egress(), Arc::new(limits), Arc::default(), Arc::new(()))
 }
 
 fn names() -> (TenantName, BackendName) {
@@ -210,7 +323,7 @@ async fn a_list_that_fails_keeps_its_last_entries_beside_fresh_ones() {
     // Where it never came, everything else is there, and is not for long.
     let upstream = Upstream::start(&["a"]).await;
     upstream.set(|state| (state.half, state.prompts) = (true, vec!["p"]));
-    let catalogs = Catalogs::new(egress(), Arc::new(limits()), Arc::default());
+    let catalogs = super::refresh::catalogs(limits());
     let snapshot = catalogs.snapshot(&tenant(vec![upstream.backend("one", "")], 1)).await;
     assert_eq!((seen(&snapshot).len(), snapshot.prompts.len(), snapshot.complete), (0, 1, false));
     catalogs.shutdown().await;
@@ -247,12 +360,11 @@ async fn what_is_gone_is_not_asked_any_more() {
     let second = tenant(vec![new.backend("one", "")], 2);
     catalogs.retain(std::slice::from_ref(&first));
     assert_eq!(seen(&*catalogs.snapshot(&first).await), ["a"]);
-    // Replaced: its list serves those who still hold it, and nobody refreshes it.
+    // Replaced: nobody refreshes it, and its successor begins at once.
     catalogs.retain(std::slice::from_ref(&second));
+    eventually(async || new.lists() > 0).await;
     tokio::time::sleep(Duration::from_millis(100)).await;
     let lists = old.lists();
-    assert_eq!(seen(&*catalogs.snapshot(&first).await), ["a"]);
-    assert!(!catalogs.refreshed(&tenant_name, &backend_name).await, "nobody would ever do it");
     assert_eq!(seen(&*catalogs.snapshot(&second).await), ["b"]);
     assert_eq!(seen(&*catalogs.snapshot(&first).await), ["b"]);
     // Removed: who still holds it finds nothing, and makes nothing.
@@ -288,6 +400,152 @@ async fn a_nudge_refreshes_early_but_not_twice_in_a_moment() {
     catalogs.nudge(&tenant, &backend);
     tokio::time::sleep(Duration::from_millis(200)).await;
     assert_eq!(upstream.lists(), 2, "one refresh for all");
+    catalogs.shutdown().await;
+}
+
+// spec: row LT-07
+#[tokio::test]
+async fn what_a_backend_says_has_changed_is_told_once_the_catalog_has_it() {
+    let upstream = Upstream::start(&["a"]).await;
+    upstream.tells();
+    let acme = tenant(vec![upstream.backend("one", "")], 1);
+    let (told, catalogs) = told(limits(), &acme).await;
+    upstream.is_heard(&catalogs).await;
+    assert_eq!(told.take(), [], "nobody saw another one");
+    for tools in [vec!["b"], vec!["b", "c"]] {
+        upstream.set(|state| state.tools = tools.clone());
+        let began = Instant::now();
+        assert_eq!(upstream.say("tools"), 1);
+        let log = told.next().await;
+        assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+        assert_eq!(log, [(TOOLS, tools.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>())]);
+    }
+    // Also where nothing differs, and of the kind that was said.
+    upstream.say("prompts");
+    let log = told.next().await;
+    assert_eq!(log, [(Changed { prompts: true, ..Changed::NOTHING }, vec!["b".into(), "c".into()])]);
+    // A refresh that fails serves nothing: it is told when one has not.
+    upstream.set(|state| (state.broken, state.tools) = (true, vec!["d"]));
+    let lists = upstream.lists();
+    upstream.say("tools");
+    eventually(async || upstream.lists() > lists).await;
+    assert_eq!(told.take(), []);
+    upstream.set(|state| state.broken = false);
+    assert_eq!(told.next().await, [(TOOLS, vec!["d".into()])]);
+    catalogs.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_thousand_notifications_are_a_few_refreshes_and_the_last_one_comes_after_all() {
+    let upstream = Upstream::start(&["a"]).await;
+    upstream.tells();
+    let acme = tenant(vec![upstream.backend("one", "")], 1);
+    let (told, catalogs) = told(limits(), &acme).await;
+    upstream.is_heard(&catalogs).await;
+    let before = upstream.lists();
+    for n in 0..1_000 {
+        upstream.set(|state| state.tools = if n % 2 == 0 { vec!["b"] } else { vec!["c", "d"] });
+        assert_eq!(upstream.say("tools"), 1);
+        if n % 100 == 0 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+    let last = Instant::now();
+    eventually(async || upstream.state.lock().unwrap().asked.last().is_some_and(|at| *at > last)).await;
+    eventually(async || seen(&*catalogs.snapshot(&acme).await) == ["c", "d"]).await;
+    tokio::time::sleep(Duration::from_millis(700)).await;
+    assert!(upstream.lists() - before <= 5, "{}", upstream.lists() - before);
+    let log = told.take();
+    assert!((1..=5).contains(&log.len()), "{log:?}");
+    assert_eq!(log.last().unwrap().1, ["c", "d"]);
+    catalogs.shutdown().await;
+}
+
+// spec: rows SB-06, RL-07
+#[tokio::test]
+async fn after_a_gap_there_is_one_refresh_and_a_backend_that_was_away_is_told_of_once() {
+    let upstream = Upstream::start(&["a"]).await;
+    upstream.tells();
+    let acme = tenant(vec![upstream.backend("one", "")], 1);
+    let (told, catalogs) = told(limits(), &acme).await;
+    upstream.is_heard(&catalogs).await;
+    // Cut and open again at once: what changed between is found.
+    upstream.set(|state| state.tools = vec!["b"]);
+    upstream.tells();
+    assert_eq!(told.next().await, [(TOOLS, vec!["b".into()])]);
+    upstream.tells();
+    upstream.is_heard(&catalogs).await;
+    assert_eq!(told.take(), [], "nothing differs");
+    // Away for a while.
+    upstream.set(|state| (state.broken, state.said) = (true, None));
+    let lists = upstream.lists();
+    eventually(async || upstream.lists() > lists).await;
+    upstream.tells();
+    upstream.set(|state| state.broken = false);
+    let log = told.next().await;
+    let all = Changed { tools: true, prompts: true, resources: true };
+    assert_eq!(log, [(all, vec!["b".into()])]);
+    tokio::time::sleep(Duration::from_millis(700)).await;
+    assert_eq!(told.take(), []);
+    catalogs.shutdown().await;
+}
+
+#[tokio::test]
+async fn what_differs_is_told_though_nobody_said_it() {
+    let (one, two) = (Upstream::start(&["a"]).await, Upstream::start(&["b"]).await);
+    let limits = Limits {
+        refresh_time: Duration::from_millis(20),
+        first_catalog_time: Duration::from_millis(300),
+        list_time: Duration::from_secs(2),
+        ..limits()
+    };
+    two.set(|state| state.silent = true);
+    let acme = tenant(vec![one.backend("one", ""), two.backend("two", "")], 1);
+    let (told, catalogs) = told(limits, &acme).await;
+    assert_eq!(seen(&*catalogs.snapshot(&acme).await), ["a"]);
+    assert_eq!(told.take(), []);
+    // Who had the short list is told of the whole one.
+    two.set(|state| state.silent = false);
+    assert_eq!(told.next().await, [(TOOLS, vec!["a".into(), "b".into()])]);
+    // Found by the schedule.
+    one.set(|state| state.tools = vec!["c"]);
+    assert_eq!(told.next().await, [(TOOLS, vec!["b".into(), "c".into()])]);
+    // Of our own making: a backend that is not configured any more, without anybody asking.
+    catalogs.retain(&[tenant(vec![one.backend("one", "")], 2)]);
+    assert_eq!(told.next().await, [(TOOLS, vec!["c".into()])]);
+    catalogs.retain(&[tenant(vec![], 3)]);
+    assert_eq!(told.next().await, [(TOOLS, vec![])]);
+    // The same in other words is no change.
+    catalogs.retain(&[tenant(vec![one.backend("one", "")], 4)]);
+    assert_eq!(told.next().await, [(TOOLS, vec!["c".into()])]);
+    catalogs.retain(&[tenant(vec![one.backend("one", "")], 5)]);
+    let lists = one.lists();
+    eventually(async || one.lists() > lists + 3).await;
+    assert_eq!(told.take(), []);
+    catalogs.shutdown().await;
+}
+
+// spec: row GW-12
+#[tokio::test]
+async fn a_backend_that_stays_away_leaves_the_catalog_and_comes_back() {
+    let (one, two) = (Upstream::start(&["a"]).await, Upstream::start(&["b"]).await);
+    let grace = Duration::from_millis(1_500);
+    let limits = Limits { refresh_time: Duration::from_millis(20), catalog_grace: grace, ..limits() };
+    let acme = tenant(vec![one.backend("one", ""), two.backend("two", "")], 1);
+    let (told, catalogs) = told(limits, &acme).await;
+    let stale = || catalogs.metrics().contains("fondaco_catalogs_stale 1");
+    assert!(!stale());
+    let away = Instant::now();
+    two.set(|state| state.broken = true);
+    eventually(async || stale()).await;
+    assert_eq!(seen(&*catalogs.snapshot(&acme).await), ["a", "b"]);
+    assert_eq!(told.next().await, [(TOOLS, vec!["a".into()])]);
+    assert!(away.elapsed() >= grace);
+    let snapshot = catalogs.snapshot(&acme).await;
+    assert!(snapshot.complete, "what is known to be away is no reason to ask again every second");
+    two.set(|state| state.broken = false);
+    assert_eq!(told.next().await, [(TOOLS, vec!["a".into(), "b".into()])]);
+    eventually(async || !stale()).await;
     catalogs.shutdown().await;
 }
 

@@ -43,6 +43,7 @@ fn bad_answers(elsewhere: &str) -> Vec<(Behaviour, &'static str)> {
         (result(r#"{"resultType":"weird"}"#), "`resultType` is not known"),
         (result(r#"{"resultType":null}"#), "`resultType` is not known"),
         (result(r#"{"resultType":"input_required"}"#), "InputRequired"),
+        (result(r#"{"resultType":"task","taskId":"a"}"#), "a task that was not asked for"),
         (result(r#"{"_meta":1}"#), "`_meta` is no object"),
         (result(r#"{"a":1,"\u0061":2}"#), "the same key twice"),
         (error(400, r#"{"code":-32020,"message":"m"}"#), "Stale"),

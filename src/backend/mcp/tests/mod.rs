@@ -10,6 +10,7 @@ mod ears;
 mod eras;
 mod lists;
 mod sessions;
+mod watches;
 
 use std::sync::Arc;
 use std::time::Duration;

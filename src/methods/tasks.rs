@@ -1,0 +1,175 @@
+//! Tasks: the ids that calls get for them, and `tasks/get`, `tasks/update`, `tasks/cancel`.
+//!
+//! Whatever a task is at is its backend's to say: nothing is stored here, and nothing is inferred.
+
+use std::sync::Arc;
+
+use futures_util::StreamExt;
+
+use crate::backend::BackendError;
+use crate::catalog::entry::Entry;
+use crate::catalog::snapshot::Snapshot;
+use crate::exchange::Exchange;
+use crate::exchange::Frame;
+use crate::exchange::Reply;
+use crate::methods::CallError;
+use crate::methods::forward::forward;
+use crate::methods::links::Links;
+use crate::model::caller::Caller;
+use crate::model::limits::Limits;
+use crate::protocol::call::Outcome;
+use crate::protocol::call::RpcError;
+use crate::protocol::code;
+use crate::protocol::json::Json;
+use crate::protocol::json::change;
+use crate::protocol::json::compose::Object;
+use crate::protocol::methods::Method;
+use crate::protocol::tasks::Status;
+use crate::protocol::tasks::TASK_ID;
+use crate::protocol::tasks::Task;
+use crate::router::task::seal;
+use crate::seal::KeyRing;
+use crate::telemetry::metrics::Metrics;
+
+/// Names the tasks that a call may be answered with, for who made the call.
+///
+/// spec: row EX-02
+pub struct Ids {
+    keys: Arc<KeyRing>,
+    caller: Arc<Caller>,
+    tool: Arc<Entry>,
+    now: u64,
+    /// Longest id of a backend.
+    own_bytes: usize,
+    /// How long an id opens at least and at most, in seconds.
+    time: (u64, u64),
+}
+
+impl Ids {
+    /// For the call `exchange` of `tool`, which was routed `now`.
+    pub fn new(
+        exchange: &Exchange,
+        tool: &Arc<Entry>,
+        keys: &Arc<KeyRing>,
+        now: u64,
+        limits: &Limits,
+    ) -> Self {
+        Self {
+            keys: keys.clone(),
+            caller: exchange.caller.clone(),
+            tool: tool.clone(),
+            now,
+            own_bytes: limits.task_id_bytes,
+            time: (limits.task_time.as_secs(), limits.task_time_most.as_secs()),
+        }
+    }
+
+    /// `reply`, with our id in the place of its backend's where it is a task.
+    pub fn name(self, reply: Reply<CallError>) -> Result<Reply<CallError>, CallError> {
+        Ok(match reply {
+            Reply::Once(outcome) => Reply::Once(self.outcome(outcome)?),
+            Reply::Stream(frames) => Reply::Stream(Box::pin(frames.map(move |frame| match frame {
+                Frame::End(Ok(outcome)) => Frame::End(self.outcome(outcome)),
+                other => other,
+            }))),
+            other => other,
+        })
+    }
+
+    fn outcome(&self, outcome: Outcome) -> Result<Outcome, CallError> {
+        match outcome {
+            Outcome::Task(result) => {
+                self.named(&result).map(Outcome::Task).map_err(|why| BackendError::Invalid(why).into())
+            }
+            other => Ok(other),
+        }
+    }
+
+    /// spec: SEP-2663, Task Creation
+    fn named(&self, result: &Json) -> Result<Json, &'static str> {
+        let task = Task::read(result)?;
+        if task.id.len() > self.own_bytes {
+            return Err("the id of its task is longer than is taken");
+        }
+        let (least, most) = self.time;
+        let time = task.ttl_ms.map_or(most, |ttl| ttl.div_ceil(1_000)).clamp(least, most);
+        let id = seal(&self.keys, &self.caller, &self.tool, &task.id, self.now.saturating_add(time));
+        Ok(with_id(result, &id))
+    }
+}
+
+/// Asks the backend of `task` about it, or tells it something.
+///
+/// # Cancel safety
+/// Dropping the future, or the stream in the reply, cancels the request upstream, and never the task.
+pub async fn answer(
+    exchange: &Exchange,
+    task: &Arc<Entry>,
+    snapshot: &Arc<Snapshot>,
+    limits: &Limits,
+    metrics: &Arc<Metrics>,
+) -> Result<Reply<CallError>, CallError> {
+    let asks = exchange.call.method == Method::TasksGet;
+    let (of, links) = (task.clone(), Links::of(task, snapshot));
+    let capabilities = exchange.call.meta.capabilities.clone();
+    let finish = move |outcome| match outcome {
+        Outcome::Result(result) if asks => told(&result, &of, &links, &capabilities),
+        // spec: SEP-2663, Ack-only Cancellation: it says nothing of the task.
+        Outcome::Result(ack) => Ok(Outcome::Result(with_id(&ack, &of.public))),
+        Outcome::Error(error) => Ok(Outcome::Error(error)),
+        Outcome::Asks(_) | Outcome::Task(_) => {
+            Err(BackendError::Invalid("it answers something else than a task is asked for"))
+        }
+    };
+    forward(exchange, task, exchange.call.params.clone(), Vec::new(), finish, limits, metrics).await
+}
+
+/// What its backend says of the task that `of` is, for a client with these capabilities.
+///
+/// spec: SEP-2663, Task Polling; rows EX-04, MR-02
+fn told(result: &Json, of: &Entry, links: &Links, capabilities: &Json) -> Result<Outcome, BackendError> {
+    let task = Task::read_detailed(result).map_err(BackendError::Invalid)?;
+    if task.id != *of.own {
+        return Err(BackendError::Invalid("it tells of another task than the one that was asked for"));
+    }
+    let asked = result.member("inputRequests").filter(|_| task.status == Status::InputRequired);
+    if let Some(asked) = asked
+        && let Some(lacking) = lacking(&asked, capabilities)?
+    {
+        return Ok(Outcome::Error(lacking));
+    }
+    let result = with_id(result, &of.public);
+    let shown = change::member(&result, "result", |result| links.content(result));
+    Ok(Outcome::Result(shown.unwrap_or(result)))
+}
+
+/// Why a client with these capabilities cannot be asked for this input.
+///
+/// spec: patterns/mrtr, Server Requirements
+fn lacking(asked: &Json, capabilities: &Json) -> Result<Option<RpcError>, BackendError> {
+    let mut lacks = Vec::new();
+    for (_, request) in asked.members() {
+        let capability = match request.member("method").and_then(|method| method.string()).as_deref() {
+            Some("elicitation/create") => "elicitation",
+            Some("sampling/createMessage") => "sampling",
+            Some("roots/list") => "roots",
+            _ => return Err(BackendError::Invalid("its task asks for what no client answers")),
+        };
+        let declared = capabilities.member(capability).is_some_and(|capability| capability.is_object());
+        if !declared && !lacks.contains(&capability) {
+            lacks.push(capability);
+        }
+    }
+    if lacks.is_empty() {
+        return Ok(None);
+    }
+    let required = lacks.iter().fold(Object::new(), |all, name| all.put(name, &Object::new().finish()));
+    let data = Object::new().put("requiredCapabilities", &required.finish()).finish();
+    let message = "the task waits for input that the client does not say it can give".to_owned();
+    Ok(Some(RpcError { code: code::MISSING_CAPABILITY, message, data: Some(data) }))
+}
+
+/// `json` with our id in the place of its backend's, where it has one.
+fn with_id(json: &Json, id: &str) -> Json {
+    change::member(json, TASK_ID, |_| Some(Json::from_str_value(id))).unwrap_or_else(|| json.clone())
+}
