@@ -323,7 +323,10 @@ async fn initialize(
                 reader.finish();
                 return Ok((session.map_err(Unopened::unlike)?, result));
             }
-            Heard::Final(Outcome::Error(_) | Outcome::Asks(_) | Outcome::Task(_)) => {
+            Heard::Final(Outcome::Error(_)) => {
+                return Err(unlike(BackendError::Invalid("it answers `initialize` with an error")));
+            }
+            Heard::Final(Outcome::Asks(_) | Outcome::Task(_)) => {
                 return Err(unlike(BackendError::Invalid("it answers `initialize` with no result")));
             }
         }
