@@ -10,6 +10,7 @@ use crate::auth::dev_issuer::DevIssuer;
 use crate::catalog::refresh::Catalogs;
 use crate::legacy::lasting::Orphanage;
 use crate::legacy::registry::Sessions;
+use crate::listen::hub::Hub;
 use crate::model::clock::Clock;
 use crate::model::limits::Limits;
 use crate::seal::KeyRing;
@@ -31,6 +32,8 @@ pub struct App {
     pub catalogs: Catalogs,
     /// What the bodies that are held now may hold.
     pub bodies: Arc<Budget>,
+    /// Who listens to changes.
+    pub hub: Arc<Hub>,
     /// What handles are sealed with.
     pub keys: Arc<KeyRing>,
     /// The sessions of the handshake era, as far as one process has to know of them.

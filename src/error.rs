@@ -3,6 +3,7 @@
 use crate::auth::error::AuthError;
 use crate::backend::BackendError;
 use crate::legacy::LegacyError;
+use crate::listen::ListenError;
 use crate::methods::CallError;
 use crate::protocol::ProtocolError;
 use crate::protocol::json::Json;
@@ -29,6 +30,9 @@ pub enum Refusal {
     /// The session that the message is of.
     #[error(transparent)]
     Legacy(#[from] LegacyError),
+    /// The stream, or what is listened to.
+    #[error(transparent)]
+    Listen(#[from] ListenError),
     /// The scope, the params or the target.
     #[error(transparent)]
     Route(#[from] RouteError),
@@ -48,6 +52,7 @@ impl Refusal {
             Self::Body(_) => "body",
             Self::Protocol(error) => protocol(error),
             Self::Legacy(error) => legacy(error),
+            Self::Listen(error) => listen(error),
             Self::Route(error) => route(error),
             Self::Backend(error) => backend(error),
         }
@@ -87,16 +92,24 @@ fn legacy(error: &LegacyError) -> &'static str {
         LegacyError::NoSession | LegacyError::RepeatedSession | LegacyError::NoSuchSession => "session",
         LegacyError::NoSuchResource(_) => "unknown_target",
         LegacyError::Batch(_) => "batch",
-        LegacyError::TooManyStreams => "streams",
+        LegacyError::TooManySubscriptions(error) => listen(error),
         LegacyError::TooManyEnded { .. } => "ended_sessions",
         LegacyError::TooManyCalls => "session_calls",
         LegacyError::Withdrawn => "withdrawn",
     }
 }
 
+fn listen(error: &ListenError) -> &'static str {
+    match error {
+        ListenError::TooManyStreams => "streams",
+        ListenError::TooManyResources => "subscriptions",
+    }
+}
+
 fn route(error: &RouteError) -> &'static str {
     match error {
         RouteError::NeedsScopes(_) => "scope",
+        RouteError::NeedsStream => "media",
         RouteError::InvalidParams(_) | RouteError::MissingArgument(_) => "params",
         RouteError::InvalidCursor | RouteError::InvalidState => "handle",
         RouteError::NeedsTasks => "capability",

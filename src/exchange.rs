@@ -46,7 +46,7 @@ pub enum Reply<E> {
     },
     /// The answers to a batch, in its order; at least one.
     Batch(Vec<Answered<E>>),
-    /// Messages that belong to no request, until the stream ends.
+    /// What changes, until the stream ends.
     Notices(Notices),
     /// A session was ended: 204 and no body.
     Ended,
@@ -81,8 +81,17 @@ impl<E: 'static> Reply<E> {
     }
 }
 
-/// Messages for a client that listens. Dropping it ends the listening.
-pub type Notices = Pin<Box<dyn Stream<Item = Json> + Send>>;
+/// What a client hears that listens. Dropping it ends the listening. It is polled as the client reads, so
+/// that nothing waits here for a slow one.
+pub type Notices = Pin<Box<dyn Stream<Item = Notice> + Send>>;
+
+/// One step of listening.
+pub enum Notice {
+    /// A complete notification.
+    Message(Json),
+    /// The result of the request that asked for them: the last step, where a request did.
+    End(Json),
+}
 
 /// Frames until, and with, the one [`Frame::End`]. Dropping it cancels the request.
 pub type Frames<E> = Pin<Box<dyn Stream<Item = Frame<E>> + Send>>;

@@ -16,6 +16,7 @@ pub mod egress;
 pub mod error;
 pub mod exchange;
 pub mod legacy;
+pub mod listen;
 pub mod methods;
 pub mod model;
 pub mod pipeline;

@@ -4,7 +4,9 @@
 //! steps 1 to 4. Nothing here knows HTTP statuses: `edge::respond` does. At step 9 the messages of the
 //! handshake era turn off into [`session`], and come back to the road where they are a proven call.
 
+mod listen;
 pub mod session;
+mod standing;
 
 use std::sync::Arc;
 
@@ -178,7 +180,7 @@ fn begin(party: Party, mut call: Call, deadline: Instant, trail: &mut Trail) -> 
 }
 
 /// The rest of the road, for a request that is proven.
-async fn answer(app: &App, exchange: Exchange, facts: &mut Facts) -> Result<Reply<Refusal>, Refusal> {
+async fn answer(app: &Arc<App>, exchange: Exchange, facts: &mut Facts) -> Result<Reply<Refusal>, Refusal> {
     let routed = route(app, &exchange, facts).await?;
     perform(app, &exchange, routed).await
 }
@@ -204,7 +206,7 @@ async fn route(app: &App, exchange: &Exchange, facts: &mut Facts) -> Result<Rout
 }
 
 /// Steps 19 to 22.
-async fn perform(app: &App, exchange: &Exchange, routed: Routed) -> Result<Reply<Refusal>, Refusal> {
+async fn perform(app: &Arc<App>, exchange: &Exchange, routed: Routed) -> Result<Reply<Refusal>, Refusal> {
     let Routed { snapshot, route, now } = routed;
     let (keys, limits, metrics) = (&app.keys, &app.limits, &app.metrics);
     let reply = match route {
@@ -227,6 +229,10 @@ async fn perform(app: &App, exchange: &Exchange, routed: Routed) -> Result<Reply
         }
         Route::Complete(completion) => methods::complete::answer(exchange, completion, limits, metrics).await,
         Route::Task(task) => methods::tasks::answer(exchange, &task, &snapshot, limits, metrics).await,
+        Route::Listen(filter) => {
+            drop(snapshot);
+            return listen::answer(app, exchange, filter).await;
+        }
     };
     Ok(reply?.map_err(Refusal::from))
 }

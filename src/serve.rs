@@ -5,10 +5,13 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
+use futures_util::future::join_all;
 use prometheus_client::metrics::gauge::Gauge;
 use tokio::net::TcpListener;
 use tokio::time::Instant;
+use tokio::time::sleep;
 use tokio::time::timeout_at;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -30,13 +33,18 @@ use crate::egress::rules::Allow;
 use crate::egress::rules::Rules;
 use crate::legacy::lasting::Orphanage;
 use crate::legacy::registry::Sessions;
+use crate::listen::hub::Hub;
 use crate::model::clock::Clock;
+use crate::model::name::TenantName;
 use crate::seal::KeyRing;
 use crate::seal::SealError;
 use crate::stream::budget::Budget;
 use crate::telemetry::metrics::Metrics;
 use crate::tenant::source::Sources;
 use crate::tenant::source::Tenants;
+
+/// How often it is looked for what nobody will ask for any more.
+const UPKEEP: Duration = Duration::from_secs(60);
 
 /// Why a gateway does not start.
 #[derive(Debug, thiserror::Error)]
@@ -114,11 +122,13 @@ impl Server {
         };
         let limits = Arc::new(accept::fitted(settings.limits.clone()));
         let tasks = TaskTracker::new();
+        let hub = Hub::new(limits.clone(), metrics.clone(), tasks.clone());
         let app = Arc::new(App {
             auth: Authenticator::new(egress.clone(), clock.clone(), &limits, metrics.clone()),
             bodies: Budget::new(limits.bodies_bytes),
-            catalogs: Catalogs::new(egress, limits.clone(), metrics.clone()),
+            catalogs: Catalogs::new(egress, limits.clone(), metrics.clone(), hub.clone()),
             sessions: Sessions::new(&limits),
+            hub,
             orphanage: Orphanage::new(&limits, tasks.clone()),
             limits,
             clock,
@@ -148,6 +158,7 @@ impl Server {
         let drain = Drain::new();
         background.spawn(app.tenants.clone().watch(app.metrics.clone(), background_stop.clone()));
         background.spawn(follow(app.clone(), background_stop.clone()));
+        background.spawn(background_stop.clone().run_until_cancelled_owned(tend(app.clone())));
         let admin_service = crate::admin::router(admin.clone());
         let admin_drain = Drain::new();
         let admin_loop = accept::serve(
@@ -183,6 +194,7 @@ impl Server {
         let ending = async {
             // What goes on now has no client any more. It ends first: the rest waits for it.
             app.sessions.stop();
+            app.hub.shutdown();
             app.tasks.close();
             app.tasks.wait().await;
             app.catalogs.shutdown().await;
@@ -209,6 +221,34 @@ async fn follow(app: Arc<App>, stop: CancellationToken) {
         let live = directory.endpoints().flat_map(|e| e.trust.iter()).map(|trust| trust.issuer.clone());
         app.auth.forget_unused(&live.collect());
     }
+}
+
+/// Keeps what listeners subscribe to where it is, whatever becomes of the tenants, and forgets what
+/// nobody will ask for any more.
+async fn tend(app: Arc<App>) {
+    let mut changes = app.tenants.changes();
+    loop {
+        tokio::select! {
+            Ok(()) = changes.changed() => app.hub.reconsider(),
+            () = sleep(UPKEEP) => {}
+            stale = app.hub.stale() => {
+                join_all(stale.iter().map(|tenant| relink(&app, tenant))).await;
+                continue;
+            }
+        }
+        let directory = app.tenants.current();
+        let is_served = |name: &TenantName| directory.tenant(name).is_some_and(|tenant| tenant.handshake);
+        app.sessions.forget(app.clock.now(), is_served);
+    }
+}
+
+/// Finds the resources anew that are subscribed to in a tenant.
+async fn relink(app: &App, name: &TenantName) {
+    let Some(tenant) = app.tenants.current().tenant(name) else {
+        return app.hub.relink(name, |_| None).await;
+    };
+    let snapshot = app.catalogs.snapshot(&tenant).await;
+    app.hub.relink(name, |uri| snapshot.resource(uri)).await;
 }
 
 fn egress(settings: &Settings) -> Result<Egress, StartError> {

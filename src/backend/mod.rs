@@ -135,6 +135,18 @@ impl Listed {
 }
 
 impl Listing {
+    /// Of a backend that has nothing any more.
+    pub fn gone() -> Self {
+        let absent = || Listed::Absent;
+        Self {
+            tools: absent(),
+            prompts: absent(),
+            resources: absent(),
+            templates: absent(),
+            ..Self::default()
+        }
+    }
+
     /// One of its lists.
     pub fn of(&self, list: List) -> &Listed {
         match list {

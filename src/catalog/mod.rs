@@ -11,6 +11,7 @@ pub mod header_params;
 pub mod herald;
 pub mod mirror;
 pub mod names;
+mod notices;
 pub mod refresh;
 pub mod schema;
 pub mod snapshot;

@@ -1,12 +1,16 @@
 //! The catalogs of all tenants, kept fresh beside the requests and never by them.
 //!
 //! A tenant gets a state when it is first asked for, and a new one when its configuration
-//! changes; each backend of it has one task. A backend that fails keeps its last lists.
+//! changes; each backend of it has one task (`upkeep`). A backend that fails keeps its last lists for a
+//! while. What differs for clients is told to the [`Herald`] once it is in place.
+
+mod upkeep;
 
 use std::collections::HashMap;
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::Mutex;
+use std::sync::MutexGuard;
 use std::sync::PoisonError;
 use std::sync::RwLock;
 use std::sync::Weak;
@@ -20,20 +24,19 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::backend::Backend;
-use crate::backend::Listing;
 use crate::backend::Surroundings;
 use crate::catalog::entry::Home;
+use crate::catalog::herald::Changed;
+use crate::catalog::herald::Herald;
+use crate::catalog::refresh::upkeep::Upkeep;
 use crate::catalog::snapshot::Snapshot;
-use crate::catalog::source;
 use crate::catalog::source::Source;
 use crate::egress::Egress;
 use crate::model::limits::Limits;
 use crate::model::name::BackendName;
 use crate::model::name::TenantName;
 use crate::model::tenant::Tenant;
-use crate::protocol::methods::List;
 use crate::telemetry::metrics::Metrics;
-use crate::telemetry::metrics::Outcome;
 
 /// One list is compiled at a time: it takes memory and a core, and no request waits for it.
 static COMPILING: Semaphore = Semaphore::const_new(1);
@@ -51,6 +54,7 @@ struct Inner {
     tasks: TaskTracker,
     stop: CancellationToken,
     metrics: Arc<Metrics>,
+    herald: Arc<dyn Herald>,
     /// What the backends get.
     around: Surroundings,
 }
@@ -74,12 +78,22 @@ struct State {
     ready: AtomicBool,
     /// Serialises the composing of snapshots.
     composing: Mutex<()>,
+    untold: Mutex<Untold>,
     stop: CancellationToken,
 }
 
+/// What nobody was told of yet.
+#[derive(Default)]
+struct Untold {
+    /// What clients saw last of the earlier configuration, until there is as much of this one.
+    before: Option<Arc<Snapshot>>,
+    /// What differs from what they saw of this one.
+    changed: Changed,
+}
+
 impl Catalogs {
-    /// No catalogs yet. Backends are asked through `egress`.
-    pub fn new(egress: Egress, limits: Arc<Limits>, metrics: Arc<Metrics>) -> Self {
+    /// No catalogs yet. Backends are asked through `egress`, and `herald` is told what changes.
+    pub fn new(egress: Egress, limits: Arc<Limits>, metrics: Arc<Metrics>, herald: Arc<dyn Herald>) -> Self {
         let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
         let around = Surroundings {
             egress,
@@ -89,7 +103,7 @@ impl Catalogs {
             tasks: tasks.clone(),
             stop: stop.clone(),
         };
-        Self(Arc::new(Inner { limits, tenants: RwLock::default(), tasks, stop, metrics, around }))
+        Self(Arc::new(Inner { limits, tenants: RwLock::default(), tasks, stop, metrics, herald, around }))
     }
 
     /// The tenant's catalog now. Only the first build of a configuration is waited for, together,
@@ -99,12 +113,13 @@ impl Catalogs {
     /// Dropping the future changes nothing: the build goes on.
     pub async fn snapshot(&self, tenant: &Arc<Tenant>) -> Arc<Snapshot> {
         let state = self.state(tenant);
-        if !state.ready.load(Ordering::Acquire) {
+        if !state.ready.load(Ordering::SeqCst) {
             let asked = join_all(state.sources.iter().map(|source| source.first_attempt()));
             let asked = state.stop.run_until_cancelled(asked);
             let _ = tokio::time::timeout(self.0.limits.first_catalog_time, asked).await;
-            state.ready.store(true, Ordering::Release);
+            state.ready.store(true, Ordering::SeqCst);
         }
+        // After that: what is put in place from now on and differs from this is told.
         state.snapshot.load_full()
     }
 
@@ -133,8 +148,9 @@ impl Catalogs {
     }
 
     /// Tells which tenants there are now: the others' catalogs are dropped, and backends of earlier
-    /// configurations are not asked any more. A request that still travels with an earlier
-    /// configuration is served with what there is, and makes nothing new.
+    /// configurations are not asked any more. A tenant that was asked for gets its new catalog at once:
+    /// somebody may listen for it. A request that still travels with an earlier configuration is served
+    /// with what there is, and makes nothing new. Belongs in a runtime.
     pub fn retain(&self, tenants: &[Arc<Tenant>]) {
         let mut known = self.0.tenants.write().unwrap_or_else(PoisonError::into_inner);
         let now = tenants.iter().map(|tenant| (tenant.name.clone(), tenant.clone())).collect();
@@ -143,14 +159,19 @@ impl Catalogs {
         gone.retain(|tenant| tenant.strong_count() > 0);
         let left = |name, tenant| current.get(name).is_none_or(|now| !Arc::ptr_eq(now, tenant));
         gone.extend(before.iter().filter(|(name, old)| left(name, old)).map(|(_, old)| Arc::downgrade(old)));
+        let mut changed = Vec::new();
         states.retain(|name, state| {
             let now = current.get(name);
             if now.is_none_or(|now| now.digest != state.tenant.digest) {
                 state.retire();
+                changed.extend(now.cloned());
             }
             // What is there of an earlier configuration is what the next one begins with.
             now.is_some()
         });
+        for tenant in changed {
+            self.begin(&mut known, tenant);
+        }
     }
 
     /// Ends all refreshing, and what backends keep of their servers. Snapshots stay readable.
@@ -196,12 +217,22 @@ impl Catalogs {
             };
             return earlier.cloned().unwrap_or_else(passing);
         }
-        let state = Arc::new(State::new(&self.0, tenant.clone(), earlier.map(|state| &**state)));
+        self.begin(&mut known, tenant.clone())
+    }
+
+    /// Begins with a tenant's configuration, in the place of its earlier one.
+    fn begin(&self, known: &mut Tenants, tenant: Arc<Tenant>) -> Arc<State> {
+        let earlier = known.states.get(&tenant.name).map(|state| &**state);
+        let state = Arc::new(State::new(&self.0, tenant, earlier));
         for source in &state.sources {
-            let task = keep_fresh(self.0.clone(), state.clone(), source.clone());
-            self.0.tasks.spawn(state.stop.clone().run_until_cancelled_owned(task));
+            let upkeep = Upkeep { inner: self.0.clone(), state: state.clone(), source: source.clone() };
+            self.0.tasks.spawn(state.stop.clone().run_until_cancelled_owned(upkeep.run()));
         }
-        if let Some(earlier) = known.states.insert(tenant.name.clone(), state.clone()) {
+        if state.sources.is_empty() {
+            let (inner, bare) = (self.0.clone(), state.clone());
+            self.0.tasks.spawn(async move { bare.tell(&*inner.herald, Changed::NOTHING) });
+        }
+        if let Some(earlier) = known.states.insert(state.tenant.name.clone(), state.clone()) {
             earlier.retire();
         }
         state
@@ -243,8 +274,37 @@ impl State {
             tenant,
             ready: AtomicBool::new(false),
             composing: Mutex::new(()),
+            untold: Mutex::new(Untold { before: earlier.and_then(State::shown), changed: Changed::NOTHING }),
             stop: inner.stop.child_token(),
         }
+    }
+
+    /// Tells that `said` changed, and whatever differs from what clients saw.
+    fn tell(&self, herald: &dyn Herald, said: Changed) {
+        if self.sources.iter().all(|source| source.was_attempted()) {
+            self.ready.store(true, Ordering::SeqCst);
+        }
+        let mut changed = said;
+        if self.ready.load(Ordering::SeqCst) {
+            let untold = std::mem::take(&mut *self.untold());
+            let before = untold.before.map(|before| Changed::between(&before, &self.snapshot.load()));
+            changed = changed | untold.changed | before.unwrap_or_default();
+        }
+        if changed != Changed::NOTHING && !self.stop.is_cancelled() {
+            herald.changed(&self.tenant.name, changed);
+        }
+    }
+
+    /// What clients saw last.
+    fn shown(&self) -> Option<Arc<Snapshot>> {
+        match self.ready.load(Ordering::SeqCst) {
+            true => Some(self.snapshot.load_full()),
+            false => self.untold().before.clone(),
+        }
+    }
+
+    fn untold(&self) -> MutexGuard<'_, Untold> {
+        self.untold.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Its backends are not asked any more, but for requests that travel with it.
@@ -265,7 +325,13 @@ impl State {
             remarks.iter().filter(|remark| !known.contains(remark)).cloned().collect::<Vec<_>>()
         };
         let (left_out, cleaned) = (fresh(&new.left_out), fresh(&new.cleaned));
-        self.snapshot.store(Arc::new(new));
+        let new = Arc::new(new);
+        self.snapshot.store(new.clone());
+        // Before, nobody can have seen another one.
+        if self.ready.load(Ordering::SeqCst) {
+            let mut untold = self.untold();
+            untold.changed = untold.changed | Changed::between(&old, &new);
+        }
         let tenant = &self.tenant.name;
         for remark in left_out.iter().take(LINES) {
             let (backend, name, reason) = (&remark.backend, &remark.name, &remark.reason);
@@ -286,61 +352,4 @@ impl State {
 
 fn homes(sources: &[Arc<Source>]) -> impl Iterator<Item = Arc<Home>> {
     sources.iter().map(|source| source.home.clone())
-}
-
-/// The task of one backend: asks it, on its schedule, until it is cancelled.
-async fn keep_fresh(inner: Arc<Inner>, state: Arc<State>, source: Arc<Source>) {
-    let (tenant, backend) = (&state.tenant.name, &source.home.config.name);
-    if let Some(carried) = source.carried() {
-        install(&inner, &state, &source, carried).await;
-        source.attempted();
-    }
-    let mut failures = 0;
-    loop {
-        let wait = match source.list(&inner.limits).await {
-            Ok(answer) => {
-                if let Some(listing) = answer.listing {
-                    install(&inner, &state, &source, listing).await;
-                }
-                failures = if answer.failed.is_empty() { 0 } else { failures + 1 };
-                for (list, reason) in &answer.failed {
-                    let list = list.method().name();
-                    tracing::warn!(%tenant, %backend, list, reason, failures, "a backend did not give one of its lists; the last one stays");
-                }
-                inner.metrics.catalog_refresh(if failures == 0 { Outcome::Ok } else { Outcome::Failed });
-                if failures == 0 { answer.wait } else { answer.wait.min(source::back_off(failures)) }
-            }
-            Err(reason) => {
-                failures += 1;
-                inner.metrics.catalog_refresh(Outcome::Failed);
-                tracing::warn!(%tenant, %backend, reason, failures, "a backend did not give its lists; the last ones stay");
-                source::back_off(failures)
-            }
-        };
-        source.attempted();
-        source.rest(wait).await;
-    }
-}
-
-/// Takes lists and puts them into the catalog, on a blocking thread.
-async fn install(inner: &Arc<Inner>, state: &Arc<State>, source: &Arc<Source>, listing: Arc<Listing>) {
-    let (tenant, backend) = (&state.tenant.name, &source.home.config.name);
-    for list in List::ALL {
-        if let Some(reason) = listing.of(list).truncated() {
-            tracing::error!(%tenant, %backend, list = list.method().name(), reason, "a backend's list is not complete");
-        }
-    }
-    let (limits, of, from) = (inner.limits.clone(), state.clone(), source.clone());
-    let turn = COMPILING.acquire().await;
-    let job = move || {
-        let _until_done = turn;
-        from.take(listing, &limits);
-        of.compose()
-    };
-    match tokio::task::spawn_blocking(job).await {
-        Ok(left_out) => inner.metrics.entries_left_out(left_out as u64),
-        Err(error) => {
-            tracing::error!(%tenant, %backend, %error, "a backend's lists could not be compiled; the last ones stay")
-        }
-    }
 }

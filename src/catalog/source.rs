@@ -2,6 +2,9 @@
 
 use std::error::Error;
 use std::sync::Arc;
+use std::sync::Mutex;
+use std::sync::MutexGuard;
+use std::sync::PoisonError;
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
@@ -11,6 +14,7 @@ use tokio::time::Instant;
 
 use crate::backend::Listing;
 use crate::catalog::entry::Home;
+use crate::catalog::notices::Notices;
 use crate::catalog::snapshot::Part;
 use crate::model::chance::fraction;
 use crate::model::limits::Limits;
@@ -29,6 +33,9 @@ const BACK_OFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_s
 /// Least time between two refreshes that were asked for.
 const NUDGE_GAP: Duration = Duration::from_secs(5);
 
+/// A subscription that was open for so long was a good one.
+pub(super) const STEADY: Duration = Duration::from_secs(30);
+
 /// A backend, its last lists and its place in the schedule.
 pub(super) struct Source {
     pub(super) home: Arc<Home>,
@@ -38,6 +45,16 @@ pub(super) struct Source {
     part: ArcSwapOption<Part>,
     nudged: Notify,
     attempts: watch::Sender<Attempts>,
+    notices: Notices,
+    away: Mutex<Option<Away>>,
+}
+
+/// Of a backend that does not give its lists any more.
+#[derive(Clone, Copy)]
+struct Away {
+    since: Instant,
+    /// Whether what it has is not in the catalog any more.
+    has_left: bool,
 }
 
 /// How often the backend was asked, successfully or not, and the last refresh that was asked for.
@@ -73,7 +90,38 @@ impl Source {
             part: ArcSwapOption::empty(),
             nudged: Notify::new(),
             attempts: watch::Sender::new(Attempts::default()),
+            notices: Notices::new(),
+            away: Mutex::new(listing.and_then(|earlier| *earlier.away())),
         }
+    }
+
+    /// What it says has changed.
+    pub(super) fn notices(&self) -> &Notices {
+        &self.notices
+    }
+
+    /// It did not give its lists: how much of `grace` is left since it first did not. `None` if what it has
+    /// has left the catalog.
+    pub(super) fn is_away(&self, grace: Duration) -> Option<Duration> {
+        let mut away = self.away();
+        let away = away.get_or_insert(Away { since: Instant::now(), has_left: false });
+        (!away.has_left).then(|| grace.saturating_sub(away.since.elapsed()))
+    }
+
+    /// What it has is not in the catalog any more.
+    pub(super) fn has_left(&self) {
+        if let Some(away) = &mut *self.away() {
+            away.has_left = true;
+        }
+    }
+
+    /// It gave its lists.
+    pub(super) fn is_back(&self) {
+        *self.away() = None;
+    }
+
+    fn away(&self) -> MutexGuard<'_, Option<Away>> {
+        self.away.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What it puts into the catalog.
@@ -116,6 +164,11 @@ impl Source {
     /// Notes that the backend was asked, and wakes who waits for it.
     pub(super) fn attempted(&self) {
         self.attempts.send_modify(|attempts| attempts.count += 1);
+    }
+
+    /// Whether the backend was asked at all.
+    pub(super) fn was_attempted(&self) -> bool {
+        self.attempts.borrow().count > 0
     }
 
     /// Waits until the backend was asked for the first time.
@@ -172,6 +225,7 @@ impl Source {
                     }
                 }
                 () = tokio::time::sleep_until(until) => return,
+                () = self.notices.due() => return,
                 () = self.nudged.notified() => {
                     // A nudge that came while the backend was being asked is served already.
                     if self.attempts.borrow().pending().is_some() {
@@ -198,6 +252,12 @@ pub(super) fn back_off(failures: u32) -> Duration {
     let (first, longest) = BACK_OFF;
     let wait = first.saturating_mul(2u32.saturating_pow(failures.saturating_sub(1))).min(longest);
     wait.mul_f64(0.5 + 0.5 * fraction())
+}
+
+/// How long to wait before a subscription is opened anew, after so many that were not good.
+pub(super) fn reopening(failures: u32, limits: &Limits) -> Duration {
+    let doubled = limits.open_pause.saturating_mul(2u32.saturating_pow(failures.saturating_sub(1)));
+    doubled.min(limits.open_pause_most).mul_f64(0.5 + 0.5 * fraction())
 }
 
 /// How long a list is good for.

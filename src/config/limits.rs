@@ -64,6 +64,11 @@ limits! {
     orphan_calls: count 4, 100_000;
     caller_streams: count 1, 10_000;
     tenant_streams: count 1, 1_000_000;
+    subscription_uris: count 1, 10_000;
+    subscription_bytes: size 256, MIB;
+    subscription_time: duration 1, 60 * SECOND;
+    notification_pause: duration 1, 60 * SECOND;
+    watch_linger: duration 1, HOUR;
     batch_messages: count 1, 10_000;
     batch_calls: count 1, 1_000;
     batch_bytes: size KIB, 1024 * MIB;
@@ -88,6 +93,8 @@ limits! {
     listen_event_bytes: size KIB, 64 * MIB;
     listen_bytes: size 256, 64 * MIB;
     listen_messages: count 1, 100_000;
+    upstream_watches: count 1, 10_000;
+    watch_time: duration 10, 300 * SECOND;
     notice_time: duration 10, 60 * SECOND;
     upstream_pages: count 1, 100_000;
     upstream_tools: count 1, 1_000_000;
@@ -96,6 +103,7 @@ limits! {
     upstream_templates: count 1, 10_000;
     list_time: duration 100, HOUR;
     refresh_time: duration SECOND, 24 * HOUR;
+    catalog_grace: duration 10, 168 * HOUR;
     first_catalog_time: duration 10, 300 * SECOND;
     uri_bytes: size 64, 16 * KIB;
     description_bytes: size 16, MIB;

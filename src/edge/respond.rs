@@ -30,6 +30,7 @@ use crate::error::Refusal;
 use crate::exchange::Answered;
 use crate::exchange::Reply;
 use crate::legacy::LegacyError;
+use crate::listen::ListenError;
 use crate::model::endpoint::Endpoint;
 use crate::pipeline::Trail;
 use crate::protocol::ProtocolError;
@@ -70,8 +71,10 @@ fn wire(refusal: &Refusal) -> (StatusCode, Option<i64>) {
         },
         Refusal::Protocol(error) => protocol(error),
         Refusal::Legacy(error) => legacy(error),
+        Refusal::Listen(error) => listen(*error),
         Refusal::Route(error) => match error {
             RouteError::NeedsScopes(_) => (StatusCode::FORBIDDEN, None),
+            RouteError::NeedsStream => (StatusCode::NOT_ACCEPTABLE, Some(code::INVALID_REQUEST)),
             RouteError::InvalidParams(_) | RouteError::MissingArgument(_) => {
                 (StatusCode::BAD_REQUEST, Some(code::INVALID_PARAMS))
             }
@@ -115,11 +118,19 @@ fn legacy(error: &LegacyError) -> (StatusCode, Option<i64>) {
         }
         E::NoSuchSession => (StatusCode::NOT_FOUND, Some(code::INVALID_REQUEST)),
         E::NoSuchResource(_) => (StatusCode::OK, Some(code::RESOURCE_NOT_FOUND)),
-        E::TooManyStreams => (StatusCode::TOO_MANY_REQUESTS, Some(code::LISTEN_LIMIT)),
+        E::TooManySubscriptions(error) => listen(*error),
         E::TooManyEnded { .. } => (StatusCode::SERVICE_UNAVAILABLE, Some(code::OVERLOADED)),
         // In a session that opens, the answer to a request is 200 whatever it says.
         E::TooManyCalls => (StatusCode::OK, Some(code::OVERLOADED)),
         E::Withdrawn => (StatusCode::ACCEPTED, None),
+    }
+}
+
+fn listen(error: ListenError) -> (StatusCode, Option<i64>) {
+    match error {
+        ListenError::TooManyStreams | ListenError::TooManyResources => {
+            (StatusCode::TOO_MANY_REQUESTS, Some(code::LISTEN_LIMIT))
+        }
     }
 }
 
@@ -200,7 +211,7 @@ pub fn answer(
         }
         Ok(Reply::Stream(frames)) => streams::answer(app, trail.id.clone(), frames, log),
         Ok(Reply::Batch(answers)) => batch(trail, answers, log),
-        Ok(Reply::Notices(notices)) => streams::listen(app, notices, log),
+        Ok(Reply::Notices(notices)) => streams::listen(app, trail.id.clone(), notices, log),
         Ok(Reply::Ended) => {
             log.ended(Ended::Ok);
             bare(StatusCode::NO_CONTENT)
@@ -282,7 +293,7 @@ fn decorate(headers: &mut HeaderMap, refusal: &Refusal, endpoint: &Endpoint) {
         Refusal::Legacy(LegacyError::NotServed) => {
             headers.insert(header::ALLOW, HeaderValue::from_static("POST"));
         }
-        Refusal::Legacy(LegacyError::TooManyStreams) => {
+        Refusal::Listen(_) | Refusal::Legacy(LegacyError::TooManySubscriptions(_)) => {
             headers.insert(header::RETRY_AFTER, HeaderValue::from_static("10"));
         }
         Refusal::Legacy(LegacyError::TooManyEnded { retry_after }) => {

@@ -19,14 +19,20 @@ use crate::protocol::tasks;
 
 const PING: &str = "ping";
 const CANCELLED: &str = "notifications/cancelled";
+const SUBSCRIBE: &str = "resources/subscribe";
+const UNSUBSCRIBE: &str = "resources/unsubscribe";
 
 /// The methods that this era has beside the modern ones, for logs and metrics.
-const OWN: [&str; 4] = [INITIALIZE, PING, CANCELLED, "notifications/initialized"];
+const OWN: [&str; 6] = [INITIALIZE, PING, SUBSCRIBE, UNSUBSCRIBE, CANCELLED, "notifications/initialized"];
 
 /// What a request asks for.
 pub enum Asked {
     /// Whether we are there.
     Ping,
+    /// To hear when this resource changes.
+    Subscribe(Arc<str>),
+    /// Not to hear it any more.
+    Unsubscribe(Arc<str>),
     /// What the modern road answers.
     Call(Box<Call>),
 }
@@ -48,6 +54,11 @@ pub fn ask(request: Request, session: &Session, accept: Accept) -> Result<Asked,
     if method == PING {
         return Ok(Asked::Ping);
     }
+    if method == SUBSCRIBE || method == UNSUBSCRIBE {
+        let uri = params.as_ref().and_then(|params| params.member("uri")?.string()).map(Arc::from);
+        let uri = uri.ok_or(ProtocolError::InvalidParams("`params.uri` must be a string"))?;
+        return Ok(if method == SUBSCRIBE { Asked::Subscribe(uri) } else { Asked::Unsubscribe(uri) });
+    }
     let method = shared(&method).ok_or(ProtocolError::MethodNotFound)?;
     let params = params.map_or_else(|| Object::new().finish(), without_task);
     let name = methods::mirrored_member(method.name()).and_then(|member| params.member(member)?.string());
@@ -64,7 +75,7 @@ pub fn cancels(notification: &Notification) -> Option<Json> {
 /// A modern method that this era has, too.
 fn shared(method: &str) -> Option<Method> {
     match Method::named(method)? {
-        Method::Discover => None,
+        Method::Discover | Method::Listen => None,
         // spec: SEP-2663, Backward Compatibility: this era knows nothing of the extension.
         method if method.is_about_a_task() => None,
         method => Some(method),

@@ -16,7 +16,9 @@ pub mod registry;
 mod schema;
 pub mod session;
 pub mod shape;
+mod subscriptions;
 
+use crate::listen::ListenError;
 use crate::protocol::version::Handshake;
 
 /// Why a message is none of a session, or a session does not take it. `Display` is what the caller reads.
@@ -43,9 +45,9 @@ pub enum LegacyError {
     /// A batch that is not taken, or a message in one.
     #[error("{0}")]
     Batch(&'static str),
-    /// The caller, or its tenant, listens as often as it may.
-    #[error("too many streams are open: close one, or try again later")]
-    TooManyStreams,
+    /// The session, or its caller, subscribes to as many resources as it may.
+    #[error("{0}")]
+    TooManySubscriptions(#[from] ListenError),
     /// As many ended sessions are remembered as may be.
     #[error("the session cannot be ended now: try again later, or leave it")]
     TooManyEnded {

@@ -11,6 +11,7 @@ use futures_util::stream;
 use http::HeaderMap;
 use tokio_util::sync::CancellationToken;
 
+use crate::catalog::entry::Entry;
 use crate::exchange::Frame;
 use crate::exchange::Frames;
 use crate::exchange::Reply;
@@ -18,12 +19,15 @@ use crate::legacy::LegacyError;
 use crate::legacy::ended::Ended;
 use crate::legacy::flights::Flights;
 use crate::legacy::flights::Seat;
+use crate::legacy::session::Key;
 use crate::legacy::session::Session;
+use crate::legacy::subscriptions::Ears;
+use crate::listen::hub::Hub;
+use crate::listen::hub::Member;
+use crate::listen::places::Place;
 use crate::model::caller::Caller;
 use crate::model::limits::Limits;
 use crate::model::name::TenantName;
-use crate::model::tally::Counted;
-use crate::model::tally::Tally;
 use crate::protocol::headers;
 use crate::protocol::headers::Single;
 use crate::protocol::json::Json;
@@ -35,16 +39,13 @@ use crate::seal::KeyRing;
 pub struct Sessions {
     /// Behind one lock: nothing begins in a session that is being ended.
     state: Mutex<State>,
-    callers: Arc<Tally<String>>,
-    tenants: Arc<Tally<TenantName>>,
-    caller_streams: usize,
-    tenant_streams: usize,
     session_calls: usize,
 }
 
 struct State {
     ended: Ended,
     flights: Flights,
+    ears: Ears,
 }
 
 /// Something that goes on in a session, until this is dropped.
@@ -57,7 +58,9 @@ pub struct Flight {
 /// A stream of a session, until this is dropped.
 pub struct Listening {
     flight: Flight,
-    _counted: (Counted<String>, Counted<TenantName>),
+    member: Arc<Member>,
+    key: Key,
+    _place: Place,
 }
 
 impl Sessions {
@@ -65,11 +68,7 @@ impl Sessions {
     pub fn new(limits: &Limits) -> Arc<Self> {
         let ended = Ended::new(limits.ended_sessions);
         Arc::new(Self {
-            state: Mutex::new(State { ended, flights: Flights::default() }),
-            callers: Arc::default(),
-            tenants: Arc::default(),
-            caller_streams: limits.caller_streams,
-            tenant_streams: limits.tenant_streams,
+            state: Mutex::new(State { ended, flights: Flights::default(), ears: Ears::default() }),
             session_calls: limits.session_calls,
         })
     }
@@ -112,13 +111,57 @@ impl Sessions {
         self.add(tenant, session, Some(id))
     }
 
-    /// Begins a stream.
-    pub fn listen(self: &Arc<Self>, caller: &Caller, session: &Session) -> Result<Listening, LegacyError> {
-        let own = self.callers.take(caller.principal(), self.caller_streams, usize::MAX);
-        let own = own.ok_or(LegacyError::TooManyStreams)?;
-        let tenants = self.tenants.take(caller.tenant.clone(), self.tenant_streams, usize::MAX);
-        let tenants = tenants.ok_or(LegacyError::TooManyStreams)?;
-        Ok(Listening { flight: self.add(&caller.tenant, session, None)?, _counted: (own, tenants) })
+    /// Begins a stream in this place.
+    pub fn listen(
+        self: &Arc<Self>,
+        hub: &Arc<Hub>,
+        tenant: &TenantName,
+        session: &Session,
+        place: Place,
+    ) -> Result<Listening, LegacyError> {
+        let flight = self.add(tenant, session, None)?;
+        let member = self.state().ears.opened(hub, tenant, session);
+        Ok(Listening { flight, member, key: session.key, _place: place })
+    }
+
+    /// The session subscribes to this resource, which is `entry`: whatever stream of it is open hears when
+    /// it changes.
+    pub fn subscribe(
+        &self,
+        hub: &Arc<Hub>,
+        caller: &Caller,
+        session: &Session,
+        uri: &Arc<str>,
+        entry: &Entry,
+    ) -> Result<Arc<Member>, LegacyError> {
+        let mut state = self.state();
+        // Again: it may have been ended since it was entered.
+        if state.ended.contains(&caller.tenant, session.key) {
+            return Err(LegacyError::NoSuchSession);
+        }
+        let ear = state.ears.of(hub, &caller.tenant, session);
+        let place = match ear.place.take() {
+            None => hub.session_place(caller),
+            Some(place) => Ok(place),
+        };
+        let wanted = place.and_then(|place| {
+            ear.place = Some(place);
+            ear.member.want(uri, entry)
+        });
+        let member = ear.member.clone();
+        state.ears.tidy(session.key);
+        wanted?;
+        Ok(member)
+    }
+
+    /// The session does not subscribe to this resource any more, if it did.
+    pub fn unsubscribe(&self, session: &Session, uri: &str) {
+        self.state().ears.unsubscribe(session.key, uri);
+    }
+
+    /// Forgets what sessions subscribed to that are over, or whose tenants do not serve them any more.
+    pub fn forget(&self, now: u64, is_served: impl Fn(&TenantName) -> bool) {
+        self.state().ears.forget(now, is_served);
     }
 
     /// Cancels the call under `id`, if there is one and it is the only one.
@@ -131,6 +174,7 @@ impl Sessions {
         let mut state = self.state();
         state.ended.insert(caller, session, now)?;
         state.flights.stop(session.key);
+        state.ears.remove(session.key);
         Ok(())
     }
 
@@ -207,8 +251,19 @@ impl Drop for Flight {
 }
 
 impl Listening {
+    /// Its place among all listeners.
+    pub fn member(&self) -> &Arc<Member> {
+        &self.member
+    }
+
     /// Waits until the session is ended, or the process.
     pub async fn stopped(&self) {
         self.flight.stop.cancelled().await;
+    }
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        self.flight.sessions.state().ears.closed(self.key);
     }
 }

@@ -43,6 +43,12 @@ fn offered(snapshot: &Snapshot) -> Json {
 ///
 /// spec: server/discover, Response
 pub fn capabilities() -> Json {
-    let names = ["tools", "prompts", "resources", "completions"];
-    names.iter().fold(Object::new(), |all, name| all.put(name, &Object::new().finish())).finish()
+    let listed = Object::new().put_bool("listChanged", true).finish();
+    let resources = Object::new().put_bool("subscribe", true).put_bool("listChanged", true).finish();
+    Object::new()
+        .put("tools", &listed)
+        .put("prompts", &listed)
+        .put("resources", &resources)
+        .put("completions", &Object::new().finish())
+        .finish()
 }

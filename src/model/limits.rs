@@ -58,10 +58,21 @@ pub struct Limits {
     pub orphan_time: Duration,
     /// Most calls that go on without their clients; a tenant's, a quarter of them.
     pub orphan_calls: usize,
-    /// Most GET streams of one caller.
+    /// Most streams that one caller listens on, those of its sessions included; and, beside them, most of
+    /// its sessions that subscribe to resources.
     pub caller_streams: usize,
-    /// Most GET streams of one tenant.
+    /// Most of either of one tenant.
     pub tenant_streams: usize,
+    /// Most resources that one listener, or one session, subscribes to.
+    pub subscription_uris: usize,
+    /// Most bytes of their URIs together.
+    pub subscription_bytes: usize,
+    /// How long an acknowledgement waits for the backends of its resources.
+    pub subscription_time: Duration,
+    /// Least time between two notifications of one kind to one listener.
+    pub notification_pause: Duration,
+    /// How long a subscription with a backend is kept that nobody wants any more.
+    pub watch_linger: Duration,
     /// Most messages of one batch.
     pub batch_messages: usize,
     /// Most messages of one batch that are answered at a time.
@@ -104,12 +115,16 @@ pub struct Limits {
     pub upstream_session_idle: Duration,
     /// How long a call that wants progress waits until its session's GET stream is open.
     pub listen_time: Duration,
-    /// Longest event that is taken from a session's GET stream.
+    /// Longest event that is taken from a session's GET stream, or from a subscription.
     pub listen_event_bytes: usize,
-    /// What a session's GET streams may say in a second; saved up for half a minute.
+    /// What a session's GET streams, or a subscription, may say in a second; saved up for half a minute.
     pub listen_bytes: usize,
     /// How many messages that may be, likewise.
     pub listen_messages: usize,
+    /// Most subscriptions to what changes at one backend.
+    pub upstream_watches: usize,
+    /// Time until a backend has acknowledged one.
+    pub watch_time: Duration,
     /// Time for what a backend is only told: that a call is cancelled, that a session has ended.
     pub notice_time: Duration,
     /// Most pages of one list of a backend.
@@ -126,6 +141,8 @@ pub struct Limits {
     pub list_time: Duration,
     /// Between two refreshes of a backend's catalog, where its ttl says nothing; jittered.
     pub refresh_time: Duration,
+    /// How long the lists of a backend that does not give them any more stay in the catalog.
+    pub catalog_grace: Duration,
     /// How long a first request waits for a tenant's first catalog.
     pub first_catalog_time: Duration,
     /// Longest URI of a resource, or URI template, as its backend has it.
@@ -159,6 +176,7 @@ pub struct Limits {
 }
 
 impl Default for Limits {
+    #[expect(clippy::too_many_lines, reason = "it is a list")]
     fn default() -> Self {
         let seconds = Duration::from_secs;
         Self {
@@ -190,6 +208,11 @@ impl Default for Limits {
             orphan_calls: 1_000,
             caller_streams: 64,
             tenant_streams: 2_000,
+            subscription_uris: 256,
+            subscription_bytes: 64 << 10,
+            subscription_time: seconds(1),
+            notification_pause: Duration::from_millis(100),
+            watch_linger: seconds(10),
             batch_messages: 100,
             batch_calls: 8,
             batch_bytes: 16 << 20,
@@ -214,6 +237,8 @@ impl Default for Limits {
             listen_event_bytes: 64 << 10,
             listen_bytes: 32 << 10,
             listen_messages: 100,
+            upstream_watches: 16,
+            watch_time: seconds(10),
             notice_time: seconds(2),
             upstream_pages: 100,
             upstream_tools: 5_000,
@@ -222,6 +247,9 @@ impl Default for Limits {
             upstream_templates: 200,
             list_time: seconds(20),
             refresh_time: seconds(300),
+            // Longer than a deployment or a short outage; clients that drop tools in between ask their
+            // users for approval again.
+            catalog_grace: seconds(600),
             first_catalog_time: seconds(5),
             uri_bytes: 2 << 10,
             description_bytes: 8 << 10,

@@ -6,18 +6,14 @@
 mod batch;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures_util::FutureExt;
-use futures_util::StreamExt;
 use http::HeaderMap;
 use tokio::time::Instant;
-use tokio::time::sleep;
 use tracing::Instrument;
 
 use crate::app::App;
 use crate::error::Refusal;
-use crate::exchange::Notices;
 use crate::exchange::Reply;
 use crate::legacy::LegacyError;
 use crate::legacy::front;
@@ -26,7 +22,6 @@ use crate::legacy::initialize;
 use crate::legacy::initialize::Offer;
 use crate::legacy::lasting;
 use crate::legacy::lasting::Work;
-use crate::legacy::registry::Listening;
 use crate::legacy::session::Session;
 use crate::legacy::shape::Shape;
 use crate::methods;
@@ -35,12 +30,12 @@ use crate::pipeline::Party;
 use crate::pipeline::Trail;
 use crate::pipeline::admit;
 use crate::pipeline::begin;
+use crate::pipeline::listen;
 use crate::pipeline::perform;
 use crate::pipeline::route;
 use crate::protocol::ProtocolError;
 use crate::protocol::call::Outcome;
 use crate::protocol::json::Json;
-use crate::protocol::json::compose::Object;
 use crate::protocol::media;
 use crate::protocol::media::Accept;
 use crate::protocol::message::Envelope;
@@ -181,9 +176,13 @@ async fn find(context: &Context, request: Request, trail: &mut Trail) -> Result<
     let flight = app.sessions.begin(&party.tenant.name, session, &request.id)?;
     trail.in_band = true;
     let call = match front::ask(request, session, *accept)? {
-        Asked::Ping => {
-            return Ok(Found::Reply(Reply::Once(Outcome::Result(Object::new().finish()))));
+        Asked::Ping => return Ok(Found::Reply(listen::done())),
+        Asked::Subscribe(uri) => {
+            let subscribed = listen::subscribe(app, party, session, uri);
+            let subscribed = flight.unless_cancelled(subscribed).await.ok_or(LegacyError::Withdrawn)?;
+            return Ok(Found::Reply(subscribed?));
         }
+        Asked::Unsubscribe(uri) => return Ok(Found::Reply(listen::unsubscribe(app, session, &uri))),
         Asked::Call(call) => *call,
     };
     let exchange = begin(party.clone(), call, *deadline, trail);
@@ -223,54 +222,11 @@ pub async fn visit(app: &Arc<App>, visit: Visit, trail: &mut Trail) -> Result<Re
     let now = app.clock.now();
     let session = app.sessions.enter(&app.keys, &party.caller, &visit.headers, now)?;
     match visit.purpose {
-        Purpose::Listen => {
-            let listening = app.sessions.listen(&party.caller, &session)?;
-            let end = session.expires_at.min(party.caller.good_until());
-            Ok(Reply::Notices(notices(app.clone(), party, end, listening)))
-        }
+        Purpose::Listen => listen::stream(app, party, &session),
         Purpose::End => {
             app.sessions.end(&party.caller, &session, now)?;
             app.metrics.session_ended();
             Ok(Reply::Ended)
         }
     }
-}
-
-/// What a session's listener hears. Nothing is said yet that belongs to no request.
-fn notices(app: Arc<App>, party: Party, end: u64, listening: Listening) -> Notices {
-    let over = async move {
-        until_over(&app, &party, end, &listening).await;
-    };
-    over.into_stream().filter_map(async |()| None).boxed()
-}
-
-/// Waits until nobody may listen any more: it is the `end` of session or token, the session was ended,
-/// its caller is not admitted any more, or this process ends.
-async fn until_over(app: &App, party: &Party, end: u64, listening: &Listening) {
-    let mut changes = app.tenants.changes();
-    // It may have changed since the request was admitted.
-    changes.mark_changed();
-    loop {
-        let Some(left) = end.checked_sub(app.clock.now()).filter(|left| *left > 0) else { return };
-        // Looked at again now and then: the wall clock may be moved.
-        let left = Duration::from_secs(left).min(app.limits.keep_alive);
-        tokio::select! {
-            () = listening.stopped() => return,
-            () = app.leaving.cancelled() => return,
-            Ok(()) = changes.changed() => {
-                if !is_admitted(app, party) {
-                    return;
-                }
-            }
-            () = sleep(left) => {}
-        }
-    }
-}
-
-/// Whether who was admitted would be now, as far as the tenants decide: the tenant is there and serves
-/// sessions, and the caller's issuer is trusted where the request came in.
-fn is_admitted(app: &App, party: &Party) -> bool {
-    let directory = app.tenants.current();
-    let has_sessions = directory.tenant(&party.tenant.name).is_some_and(|tenant| tenant.handshake);
-    has_sessions && directory.trusts(&party.endpoint, &party.caller.issuer)
 }

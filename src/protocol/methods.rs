@@ -30,11 +30,13 @@ pub enum Method {
     TasksUpdate,
     /// `tasks/cancel`
     TasksCancel,
+    /// `subscriptions/listen`
+    Listen,
 }
 
 impl Method {
     /// Every served method.
-    pub const ALL: [Method; 12] = [
+    pub const ALL: [Method; 13] = [
         Method::Discover,
         Method::ToolsList,
         Method::ToolsCall,
@@ -47,6 +49,7 @@ impl Method {
         Method::TasksGet,
         Method::TasksUpdate,
         Method::TasksCancel,
+        Method::Listen,
     ];
 
     /// Step 15: the served method of this name.
@@ -69,6 +72,7 @@ impl Method {
             Method::TasksGet => "tasks/get",
             Method::TasksUpdate => "tasks/update",
             Method::TasksCancel => "tasks/cancel",
+            Method::Listen => "subscriptions/listen",
         }
     }
 

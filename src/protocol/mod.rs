@@ -13,6 +13,7 @@ pub mod media;
 pub mod message;
 pub mod meta;
 pub mod methods;
+pub mod subscription;
 pub mod tasks;
 pub mod version;
 

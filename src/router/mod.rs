@@ -1,6 +1,7 @@
 //! Steps 16 to 18 of the ladder: may the caller do this, are the params right, is the target there?
 
 mod complete;
+pub mod listen;
 mod prompt;
 mod resource;
 pub mod task;
@@ -14,7 +15,9 @@ use crate::catalog::entry::Prompt;
 use crate::catalog::snapshot::Snapshot;
 use crate::catalog::tool::Tool;
 use crate::exchange::Exchange;
+use crate::model::caller::Caller;
 use crate::model::scope::Scopes;
+use crate::model::tenant::Tenant;
 use crate::policy;
 use crate::policy::Decision;
 use crate::policy::Operation;
@@ -24,6 +27,7 @@ use crate::protocol::json::Kind;
 use crate::protocol::methods::List;
 use crate::protocol::methods::Method;
 use crate::protocol::tasks;
+use crate::router::listen::Filter;
 pub use crate::router::tool::tool;
 use crate::seal::KeyRing;
 
@@ -48,13 +52,15 @@ pub enum Route {
     Complete(Completion),
     /// To the backend of this task.
     Task(Arc<Entry>),
+    /// Answered here, for as long as the client listens to what it asks for.
+    Listen(Filter),
 }
 
 impl Route {
     /// What is asked for, where that is a backend's.
     pub fn entry(&self) -> Option<&Arc<Entry>> {
         match self {
-            Self::Discover | Self::List { .. } => None,
+            Self::Discover | Self::List { .. } | Self::Listen(_) => None,
             Self::Tool(tool) => Some(&tool.entry),
             Self::Prompt(prompt) => Some(&prompt.entry),
             Self::Resource(entry) | Self::Complete(Completion { of: entry, .. }) | Self::Task(entry) => {
@@ -78,6 +84,9 @@ pub enum RouteError {
     /// Step 16: the caller's scopes do not cover all of these.
     #[error("this needs the scopes {:?}", .0.joined())]
     NeedsScopes(Scopes),
+    /// Step 17: the answer is a stream, and the client does not take one.
+    #[error("the answer is a stream: `Accept` has to admit `text/event-stream`")]
+    NeedsStream,
     /// Step 17: params of the wrong shape.
     #[error("{0}")]
     InvalidParams(&'static str),
@@ -143,6 +152,7 @@ pub fn route(
         Method::TasksGet | Method::TasksUpdate | Method::TasksCancel => {
             task::task(snapshot, exchange, keys, now).map(Route::Task)
         }
+        Method::Listen => listen::filter(exchange).map(Route::Listen),
     }
 }
 
@@ -161,8 +171,18 @@ fn after(exchange: &Exchange, list: List, keys: &KeyRing, now: u64) -> Result<Op
 /// Step 16: what the caller may do with what it names; `false` where it is not there, to anybody or to
 /// this caller.
 fn may(exchange: &Exchange, operation: Operation, found: Option<&Arc<Entry>>) -> Result<bool, RouteError> {
+    allows(&exchange.caller, &exchange.tenant, operation, found)
+}
+
+/// The same, whether anything was asked or not.
+fn allows(
+    caller: &Caller,
+    tenant: &Tenant,
+    operation: Operation,
+    found: Option<&Arc<Entry>>,
+) -> Result<bool, RouteError> {
     let Some(entry) = found else { return Ok(false) };
-    match policy::decide(&exchange.caller, &exchange.tenant, operation, &entry.target()) {
+    match policy::decide(caller, tenant, operation, &entry.target()) {
         Decision::Allow => Ok(true),
         Decision::NeedsScopes(needed) => Err(RouteError::NeedsScopes(needed)),
         Decision::Hidden => Ok(false),

@@ -21,7 +21,6 @@ use tokio_util::task::TaskTracker;
 
 use crate::exchange::Frame;
 use crate::exchange::Frames;
-use crate::exchange::Notices;
 use crate::exchange::Reply;
 use crate::protocol::call::Outcome;
 use crate::protocol::json::Json;
@@ -170,15 +169,18 @@ pub fn write<E: Send + 'static>(
     stream::unfold(state, move |state| state.next(bounds.keep_alive))
 }
 
-/// Writes messages that belong to no request as SSE, as they come.
+/// Writes messages as SSE, each when the client is ready for it.
 ///
 /// # Cancel safety
-/// Dropping the stream drops `notices`.
-pub fn write_notices(notices: Notices, keep_alive: Duration) -> impl Stream<Item = Bytes> + Send + 'static {
-    stream::unfold(notices, move |mut notices| async move {
-        match timeout(keep_alive, notices.next()).await {
-            Ok(message) => Some((sse::event(&message?), notices)),
-            Err(_) => Some((Bytes::from_static(sse::KEEP_ALIVE), notices)),
+/// Dropping the stream drops `messages`.
+pub fn write_messages(
+    messages: impl Stream<Item = Json> + Send + Unpin + 'static,
+    keep_alive: Duration,
+) -> impl Stream<Item = Bytes> + Send + 'static {
+    stream::unfold(messages, move |mut messages| async move {
+        match timeout(keep_alive, messages.next()).await {
+            Ok(message) => Some((sse::event(&message?), messages)),
+            Err(_) => Some((Bytes::from_static(sse::KEEP_ALIVE), messages)),
         }
     })
 }

@@ -158,6 +158,8 @@ pub struct Metrics {
     connections_open: Gauge,
     streams_open: Gauge,
     session_streams_open: Gauge,
+    listens_open: Gauge,
+    notifications_sent: Family<ByKind, Counter>,
     sessions_opened: Counter,
     sessions_ended: Counter,
     refusals: Family<ByKind, Counter>,
@@ -167,7 +169,9 @@ pub struct Metrics {
     upstream_seconds: Histogram,
     upstream_probes: Family<ByResult, Counter>,
     upstream_sessions: Family<ByEvent, Counter>,
+    upstream_watches_open: Gauge,
     catalog_refreshes: Family<ByOutcome, Counter>,
+    catalogs_stale: Gauge,
     entries_left_out: Counter,
     config_reloads: Family<ByOutcome, Counter>,
     panics: Counter,
@@ -190,6 +194,8 @@ impl Metrics {
             connections_open: Gauge::default(),
             streams_open: Gauge::default(),
             session_streams_open: Gauge::default(),
+            listens_open: Gauge::default(),
+            notifications_sent: Family::default(),
             sessions_opened: Counter::default(),
             sessions_ended: Counter::default(),
             refusals: Family::default(),
@@ -199,7 +205,9 @@ impl Metrics {
             upstream_seconds: seconds(),
             upstream_probes: Family::default(),
             upstream_sessions: Family::default(),
+            upstream_watches_open: Gauge::default(),
             catalog_refreshes: Family::default(),
+            catalogs_stale: Gauge::default(),
             entries_left_out: Counter::default(),
             config_reloads: Family::default(),
             panics: Counter::default(),
@@ -238,6 +246,10 @@ impl Metrics {
         registry.register("sessions_ended", "Sessions that their clients ended", ended);
         let open = self.session_streams_open.clone();
         registry.register("session_streams_open", "GET streams of sessions open", open);
+        let open = self.listens_open.clone();
+        registry.register("listens_open", "Answers to `subscriptions/listen` open", open);
+        let sent = self.notifications_sent.clone();
+        registry.register("notifications_sent", "Notifications of changes sent to listeners", sent);
     }
 
     fn register_rooms(&mut self) {
@@ -258,8 +270,12 @@ impl Metrics {
             "What happened to sessions with backends of the handshake era",
             self.upstream_sessions.clone(),
         );
+        let watches = self.upstream_watches_open.clone();
+        registry.register("upstream_watches_open", "Subscriptions to backends' changes open", watches);
         let refreshes = self.catalog_refreshes.clone();
         registry.register("catalog_refreshes", "Refreshes of a backend's catalog", refreshes);
+        let stale = self.catalogs_stale.clone();
+        registry.register("catalogs_stale", "Backends whose last refresh failed", stale);
         let left_out = self.entries_left_out.clone();
         let help = "Tools, prompts and resources that were left out, each when that is found";
         registry.register("entries_left_out", help, left_out);
@@ -296,6 +312,16 @@ impl Metrics {
     /// A session's GET stream is open until the guard is dropped.
     pub fn session_stream_open(&self) -> Open {
         Open::new(&self.session_streams_open)
+    }
+
+    /// An answer to `subscriptions/listen` is open until the guard is dropped.
+    pub fn listen_open(&self) -> Open {
+        Open::new(&self.listens_open)
+    }
+
+    /// A listener was told of a change of this kind.
+    pub fn notification_sent(&self, kind: &'static str) {
+        self.notifications_sent.get_or_create(&ByKind { kind }).inc();
     }
 
     /// The gauge of open client connections, for `edge::accept`.
@@ -338,6 +364,16 @@ impl Metrics {
     /// A backend was asked for its list of tools.
     pub fn catalog_refresh(&self, outcome: Outcome) {
         self.catalog_refreshes.get_or_create(&ByOutcome { outcome: outcome.as_str() }).inc();
+    }
+
+    /// A subscription to a backend's changes is open, or being opened, until the guard is dropped.
+    pub fn upstream_watch_open(&self) -> Open {
+        Open::new(&self.upstream_watches_open)
+    }
+
+    /// The lists of a backend could not be refreshed, until the guard is dropped.
+    pub fn catalog_stale(&self) -> Open {
+        Open::new(&self.catalogs_stale)
     }
 
     /// So many entries of backends' lists were found that have to be left out.
@@ -408,6 +444,7 @@ mod tests {
         // A metric with labels is told from its first value on.
         metrics.request(None, Outcome::Ok, Duration::ZERO);
         metrics.refusal("x");
+        metrics.notification_sent("x");
         metrics.token_cache(true);
         metrics.key_fetch(Outcome::Ok);
         metrics.upstream(Outcome::Ok, Duration::ZERO);

@@ -36,33 +36,35 @@ const ROOMS: &[(&str, &[&str])] = &[
             "router",
         ],
     ),
+    // Whose resource a URI is, and where its changes come from.
+    ("listen", &["exchange", "model", "protocol", "backend", "catalog"]),
     // The handshake era may use the modern rooms; of those, none may use it.
     (
         "legacy",
         &[
             "exchange", "model", "protocol", "stream", "egress", "seal", "backend", "policy", "catalog",
-            "router", "methods",
+            "router", "methods", "listen",
         ],
     ),
     (
         "error",
         &[
             "model", "protocol", "exchange", "seal", "egress", "policy", "auth", "tenant", "stream",
-            "backend", "catalog", "router", "methods", "*Error",
+            "backend", "catalog", "router", "methods", "listen", "*Error",
         ],
     ),
     (
         "app",
         &[
             "model", "protocol", "exchange", "seal", "egress", "policy", "auth", "tenant", "stream",
-            "backend", "catalog", "router", "methods", "legacy", "error",
+            "backend", "catalog", "router", "methods", "listen", "legacy", "error",
         ],
     ),
     (
         "pipeline",
         &[
             "model", "protocol", "exchange", "seal", "egress", "policy", "auth", "tenant", "stream",
-            "backend", "catalog", "router", "methods", "legacy", "error", "app",
+            "backend", "catalog", "router", "methods", "listen", "legacy", "error", "app",
         ],
     ),
     (

@@ -14,6 +14,7 @@ mod identity;
 mod isolation;
 mod ladder;
 mod legacy_backends;
+mod listen;
 mod observe;
 mod peers;
 mod prompts;

@@ -271,7 +271,9 @@ async fn a_list_that_a_backend_does_not_advertise_is_empty() {
     assert_eq!(alice.tools().await, ["crm_echo"]);
     assert_eq!(alice.prompts().await, Vec::<String>::new());
     let discovered = alice.rpc("server/discover", json!({})).await.result();
-    let expected = json!({"tools": {}, "prompts": {}, "resources": {}, "completions": {}});
+    let listed = json!({"listChanged": true});
+    let resources = json!({"subscribe": true, "listChanged": true});
+    let expected = json!({"tools": listed, "prompts": listed, "resources": resources, "completions": {}});
     assert_eq!(discovered["capabilities"], expected);
     assert_eq!(last(&crm, "prompts/list"), None);
     gw.stop().await;

@@ -2,7 +2,8 @@
 //!
 //! Some servers send the progress of a call there, the most common of them among others. So a session
 //! listens from the first call that wants progress on, and what is heard goes to the call whose token it
-//! names. A server that has no such stream is not asked again in the session.
+//! names. What changes is said there, too, and goes to the `watch`es of the session. A server that has no
+//! such stream is not asked again in the session.
 //!
 //! spec: 2025-11-25 basic/transports, Listening for Messages from the Server
 
@@ -12,6 +13,8 @@ use std::sync::Mutex;
 use std::sync::MutexGuard;
 use std::sync::PoisonError;
 use std::sync::Weak;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering;
 
 use tokio::sync::mpsc;
 use tokio::sync::watch;
@@ -20,6 +23,7 @@ use tokio_util::sync::DropGuard;
 
 use crate::backend::BackendError;
 use crate::backend::legacy::session::Session;
+use crate::backend::legacy::watchers::Watchers;
 use crate::backend::mcp::request::progress_id;
 use crate::backend::mcp::response::Reader;
 use crate::backend::meter::Meter;
@@ -34,6 +38,10 @@ const WAITING: usize = 64;
 pub(super) struct Ear {
     stage: watch::Sender<Stage>,
     wanted: Arc<Wanted>,
+    /// Who wants to hear of what changes.
+    pub(super) watchers: Watchers,
+    /// Whether the server ever had such a stream in this session.
+    was_open: AtomicBool,
     /// What the server may still say, however often it ends its stream.
     meter: Arc<Meter>,
     stop: CancellationToken,
@@ -44,8 +52,8 @@ pub(super) struct Ear {
 #[derive(Default)]
 struct Wanted(Mutex<HashMap<u64, mpsc::Sender<Json>>>);
 
-#[derive(Clone, Copy, PartialEq)]
-enum Stage {
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stage {
     /// Nobody listens.
     Shut,
     /// The server has not answered yet.
@@ -94,6 +102,8 @@ impl Ear {
         Self {
             stage: watch::Sender::new(Stage::Shut),
             wanted: Arc::default(),
+            watchers: Watchers::default(),
+            was_open: AtomicBool::new(false),
             meter: Arc::new(Meter::new(limits)),
             stop,
             _until_dropped: until_dropped,
@@ -109,6 +119,16 @@ impl Ear {
             }
             changes
         })
+    }
+
+    /// How its listening goes.
+    pub(super) fn stage(&self) -> Stage {
+        *self.stage.borrow()
+    }
+
+    /// Whether the server ever had such a stream in this session.
+    pub(super) fn was_open(&self) -> bool {
+        self.was_open.load(Ordering::Relaxed)
     }
 
     /// What the server may still say.
@@ -154,34 +174,45 @@ impl Session {
     }
 }
 
-/// Listens until the server ends it.
+/// Listens until the server ends it. Whoever watches hears that it has ended.
 async fn listen(
     session: Weak<Session>,
     opening: impl Future<Output = Result<Option<Reader>, BackendError>>,
     stage: watch::Sender<Stage>,
 ) {
-    let opened = opening.await;
-    let _ = stage.send_replace(match opened {
-        Ok(Some(_)) => Stage::Open,
+    let over = match opening.await {
+        Ok(Some(reader)) => {
+            if let Some(session) = session.upgrade() {
+                session.ear().was_open.store(true, Ordering::Relaxed);
+            }
+            let _ = stage.send_replace(Stage::Open);
+            hear_all(&session, reader).await
+        }
         Ok(None) => Stage::Deaf,
         Err(_) => Stage::Shut,
-    });
-    let Ok(Some(mut reader)) = opened else { return };
+    };
+    // In this order: who watches from now on is not told of this end.
+    let _ = stage.send_replace(over);
+    if let Some(session) = session.upgrade() {
+        session.ear().watchers.end();
+    }
+}
+
+/// Hears what is said; what becomes of the listening after that.
+async fn hear_all(session: &Weak<Session>, mut reader: Reader) -> Stage {
     while let Ok(message) = reader.message().await {
-        let Some(session) = session.upgrade() else { return };
+        let Some(session) = session.upgrade() else { return Stage::Shut };
         session.overhear_all(message).await;
         if session.ear().meter.is_spent() {
             break;
         }
     }
-    let Some(session) = session.upgrade() else { return };
-    if session.ear().meter.is_spent() {
-        let (tenant, backend) = (&session.upstream().tenant, &session.upstream().config.name);
-        tracing::warn!(%tenant, %backend, "a backend says too much beside its answers; its session does not listen any more");
-        let _ = stage.send_replace(Stage::Deaf);
-    } else {
-        let _ = stage.send_replace(Stage::Shut);
-    }
+    let Some(session) = session.upgrade().filter(|session| session.ear().meter.is_spent()) else {
+        return Stage::Shut;
+    };
+    let (tenant, backend) = (&session.upstream().tenant, &session.upstream().config.name);
+    tracing::warn!(%tenant, %backend, "a backend says too much beside its answers; its session does not listen any more");
+    Stage::Deaf
 }
 
 impl Session {
@@ -208,7 +239,7 @@ impl Session {
 
     /// Takes one message that belongs to no answer. A server's own requests are answered as on the
     /// stream of a call; what no call waits for is dropped.
-    fn overhear(self: &Arc<Self>, message: &Json) {
+    pub(super) fn overhear(self: &Arc<Self>, message: &Json) {
         let Some(method) = message.member("method").and_then(|method| method.string()) else { return };
         if let Some(id) = message.member("id") {
             let is_id = id.kind() == Kind::String || id.is_integer();
@@ -219,8 +250,9 @@ impl Session {
             return;
         }
         let token = message.member("params").and_then(|params| params.member("progressToken")?.string());
-        if let Some(id) = token.as_deref().and_then(progress_id) {
-            self.ear().wanted.pass_on(id, message);
+        match token.as_deref().and_then(progress_id) {
+            Some(id) => self.ear().wanted.pass_on(id, message),
+            None => self.ear().watchers.hear(message),
         }
     }
 }

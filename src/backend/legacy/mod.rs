@@ -2,7 +2,7 @@
 //!
 //! `session` is one session from `initialize` to its end; `pool` opens and ends them, `sessions` is what
 //! it keeps; `request` builds what is sent in one, `flight` is a request in flight, `ear` hears what a
-//! server says beside its answers.
+//! server says beside its answers, and tells the `watchers` of a `watch` what changes.
 
 mod ear;
 pub(super) mod flight;
@@ -10,3 +10,5 @@ pub(super) mod pool;
 mod request;
 pub(super) mod session;
 pub(super) mod sessions;
+pub(super) mod watch;
+mod watchers;

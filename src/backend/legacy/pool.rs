@@ -292,11 +292,13 @@ impl Lease {
     /// The server does not know it any more.
     pub(super) fn lost(&self) {
         self.pool.sessions().let_go(self.serial, Fate::Gone);
+        self.session.ear().watchers.end();
     }
 
     /// Nobody else should be given it.
     pub(super) fn discard(&self) {
         self.pool.sessions().let_go(self.serial, Fate::Ends);
+        self.session.ear().watchers.end();
     }
 }
 

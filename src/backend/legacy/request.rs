@@ -126,7 +126,8 @@ pub(super) fn reply(id: &Json, method: &str) -> Json {
     reply.put("error", &error.finish()).finish()
 }
 
-fn message(method: &str, params: &Json, id: Option<u64>) -> Json {
+/// A message of this method; a request, where it has an id.
+pub(super) fn message(method: &str, params: &Json, id: Option<u64>) -> Json {
     let mut message = Object::with_capacity(params.bytes().len() + 96).put_str("jsonrpc", "2.0");
     if let Some(id) = id {
         message = message.put_u64("id", id);

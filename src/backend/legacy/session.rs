@@ -17,6 +17,7 @@ use crate::backend::BackendError;
 use crate::backend::credential::Identity;
 use crate::backend::legacy::ear::Ear;
 use crate::backend::legacy::request;
+use crate::backend::legacy::watch::Subscriptions;
 use crate::backend::mcp::answer::Heard;
 use crate::backend::mcp::answer::Judge;
 use crate::backend::mcp::probe;
@@ -46,8 +47,20 @@ pub(in crate::backend) struct Session {
     /// What the server said of itself: its `InitializeResult`, where it is kept.
     about: Option<Json>,
     ear: Ear,
+    subscriptions: Subscriptions,
     /// A permit is held for each answer to the server that is on its way.
     replies: Arc<Semaphore>,
+}
+
+/// How a request was answered whose result says nothing more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Answered {
+    /// With a result.
+    Granted,
+    /// In any other way, or not at all.
+    Refused,
+    /// The server does not know the session.
+    NoSession,
 }
 
 /// Why a session was not opened, and what that says about the server.
@@ -107,7 +120,9 @@ impl Session {
         })?;
         let (about, ear) = (keeps_about.then_some(about), Ear::new(&upstream.limits));
         let replies = Arc::new(Semaphore::new(upstream.limits.upstream_replies));
-        let session = Self { upstream: upstream.clone(), identity, id, revision, about, ear, replies };
+        let subscriptions = Subscriptions::default();
+        let upstream = upstream.clone();
+        let session = Self { upstream, identity, id, revision, about, ear, subscriptions, replies };
         // spec: 2025-11-25 basic/lifecycle: nothing but pings before this.
         match session.tell(&request::initialized()).await? {
             StatusCode::ACCEPTED | StatusCode::OK | StatusCode::NO_CONTENT => Ok(session),
@@ -140,6 +155,11 @@ impl Session {
         &self.ear
     }
 
+    /// The resources that it has subscribed to.
+    pub(super) fn subscriptions(&self) -> &Subscriptions {
+        &self.subscriptions
+    }
+
     /// Whether the server knows it by an id, and can forget it.
     pub(super) fn has_id(&self) -> bool {
         self.id.is_some()
@@ -157,6 +177,35 @@ impl Session {
     /// Sends what has no answer, and says how it was taken.
     pub(super) async fn tell(&self, message: &Json) -> Result<StatusCode, BackendError> {
         Ok(self.upstream.send(self.post(message)?).await?.status())
+    }
+
+    /// Asks for what has no result that matters. There is no deadline in here.
+    pub(super) async fn ask(self: &Arc<Self>, method: &'static str, params: &Json) -> Answered {
+        let id = self.upstream.mint_id();
+        let sending = self.post(&request::message(method, params, Some(id)));
+        let Ok(request) = sending else { return Answered::Refused };
+        let Ok(response) = self.upstream.send(request).await else { return Answered::Refused };
+        // spec: 2025-11-25 basic/transports, Session Management
+        if response.status() == StatusCode::NOT_FOUND && self.has_id() {
+            return Answered::NoSession;
+        }
+        let limits = &self.upstream.limits;
+        let reader = Reader::open(response, limits.listen_event_bytes, limits.json_depth);
+        let Ok(mut reader) = reader else { return Answered::Refused };
+        while let Ok(message) = reader.message().await {
+            if probe::error_code(&message) == Some(code::NO_SESSION) && !probe::answers(&message, id) {
+                return Answered::NoSession;
+            }
+            if message.member("method").is_some() {
+                self.overhear(&message);
+                tokio::task::consume_budget().await;
+                continue;
+            }
+            let granted = probe::answers(&message, id) && message.member("result").is_some();
+            reader.finish();
+            return if granted { Answered::Granted } else { Answered::Refused };
+        }
+        Answered::Refused
     }
 
     /// Answers a request of the server's own; `false` if as many answers are on their way as may be.

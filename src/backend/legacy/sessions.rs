@@ -223,7 +223,11 @@ impl Sessions {
         current.retain(|key, place| key.credential >= credential || matches!(place, Place::Opening(_)));
         held.values_mut()
             .filter(|held| held.key.credential < credential && held.fate == Fate::Stays)
-            .for_each(|held| held.fate = Fate::Ends);
+            .for_each(|held| {
+                held.fate = Fate::Ends;
+                // The next watch belongs in a session of the newer one.
+                held.session.ear().watchers.end();
+            });
         self.take_idle(|held| held.fate != Fate::Stays)
     }
 

@@ -2,7 +2,8 @@
 //!
 //! `upstream` is the way there, `probe` knows which era is spoken there, and `call` takes a request there
 //! in that era. Of the modern one: `request` builds what is sent, from nothing; `response` takes messages
-//! out of HTTP answers, `answer` judges them, `flight` puts it together. `list` asks for everything.
+//! out of HTTP answers, `answer` judges them, `flight` puts it together. `list` asks for everything; `watch` hears what
+//! changes.
 
 pub(super) mod answer;
 pub(super) mod call;
@@ -15,6 +16,7 @@ pub(super) mod response;
 #[cfg(test)]
 pub(super) mod tests;
 pub(super) mod upstream;
+pub(super) mod watch;
 
 use std::sync::Arc;
 
@@ -27,6 +29,7 @@ use crate::backend::legacy::sessions::Holder;
 use crate::backend::mcp::probe::Era;
 use crate::backend::mcp::probe::Probe;
 use crate::backend::mcp::upstream::Upstream;
+use crate::backend::mcp::watch::Watches;
 use crate::backend::watch::Interest;
 use crate::backend::watch::Watching;
 use crate::exchange::Frames;
@@ -42,6 +45,7 @@ use crate::protocol::methods::Method;
 pub struct Mcp {
     upstream: Arc<Upstream>,
     probe: Arc<Probe>,
+    watches: Watches,
 }
 
 impl Mcp {
@@ -55,7 +59,8 @@ impl Mcp {
     ) -> Self {
         let upstream = Arc::new(Upstream::new(url, config, tenant, around));
         let pool = Arc::new(Pool::new(upstream.clone()));
-        Self { probe: Arc::new(Probe::new(era, upstream.clone(), pool)), upstream }
+        let watches = Watches::new(&upstream);
+        Self { probe: Arc::new(Probe::new(era, upstream.clone(), pool)), upstream, watches }
     }
 
     /// What it lists, page by page, within the limits.
@@ -69,8 +74,8 @@ impl Mcp {
     }
 
     /// Opens a subscription; see [`Backend::watch`](crate::backend::Backend::watch).
-    pub async fn watch(&self, _interest: Interest) -> Result<Watching, BackendError> {
-        Err(BackendError::NotOpened("it is not watched"))
+    pub async fn watch(&self, interest: Interest) -> Result<Watching, BackendError> {
+        self.watches.open(&self.probe, interest).await
     }
 
     /// Begins a call; see [`Backend::call`](crate::backend::Backend::call).

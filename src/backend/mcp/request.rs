@@ -9,6 +9,7 @@ use http_body_util::Full;
 use crate::backend::BackendCall;
 use crate::backend::BackendError;
 use crate::backend::mcp::upstream::Upstream;
+use crate::backend::watch::Interest;
 use crate::protocol::headers::encode_value;
 use crate::protocol::json::Json;
 use crate::protocol::json::compose::Object;
@@ -20,6 +21,8 @@ use crate::protocol::version::LATEST;
 const VERSION_KEY: &str = "io.modelcontextprotocol/protocolVersion";
 const CAPABILITIES_KEY: &str = "io.modelcontextprotocol/clientCapabilities";
 const CLIENT_INFO_KEY: &str = "io.modelcontextprotocol/clientInfo";
+const TASKS_EXTENSION: &str = "io.modelcontextprotocol/tasks";
+const LISTEN: &str = "subscriptions/listen";
 /// The key of `_meta` for the token of progress.
 pub(in crate::backend) const PROGRESS_TOKEN_KEY: &str = "progressToken";
 /// The key of `_meta`, and the header, for the trace that a request is part of.
@@ -33,7 +36,7 @@ pub(super) fn call(
 ) -> Result<Request<Full<Bytes>>, BackendError> {
     let named = mirrored_member(call.method.name());
     let params = params_of(call, &[]).put("_meta", &meta_of(id, call)).finish();
-    let mut request = post(upstream, id, call.method, &params)?;
+    let mut request = post(upstream, id, call.method.name(), &params)?;
     let headers = request.headers_mut();
     if named.is_some() {
         headers.insert(HeaderName::from_static("mcp-name"), encode_value(&call.name));
@@ -77,7 +80,25 @@ pub(super) fn own(
     for (key, value) in params.members() {
         whole = whole.put(&key, &value);
     }
-    post(upstream, id, method, &whole.put("_meta", &our_meta().finish()).finish())
+    post(upstream, id, method.name(), &whole.put("_meta", &our_meta().finish()).finish())
+}
+
+/// A subscription on our own account, under the id `id`, to what `filter` says.
+pub(super) fn listen(
+    upstream: &Upstream,
+    id: u64,
+    filter: &Json,
+    interest: &Interest,
+) -> Result<Request<Full<Bytes>>, BackendError> {
+    let mut capabilities = Object::new();
+    if !interest.tasks.is_empty() {
+        // spec: SEP-2663: nobody else is told of tasks.
+        let extensions = Object::new().put(TASKS_EXTENSION, &Object::new().finish());
+        capabilities = capabilities.put("extensions", &extensions.finish());
+    }
+    let meta = meta_with(&capabilities.finish()).finish();
+    let params = Object::new().put("_meta", &meta).put("notifications", filter);
+    post(upstream, id, LISTEN, &params.finish())
 }
 
 /// The progress token of the request with this id, where its caller wants progress. A string: it
@@ -95,21 +116,21 @@ pub(in crate::backend) fn progress_id(token: &str) -> Option<u64> {
 fn post(
     upstream: &Upstream,
     id: u64,
-    method: Method,
+    method: &'static str,
     params: &Json,
 ) -> Result<Request<Full<Bytes>>, BackendError> {
     let message = Object::with_capacity(params.bytes().len() + 96)
         .put_str("jsonrpc", "2.0")
         .put_u64("id", id)
-        .put_str("method", method.name())
+        .put_str("method", method)
         .put("params", params)
         .finish();
     let (tenant, backend) = (&upstream.tenant, &upstream.config.name);
-    tracing::debug!(%tenant, %backend, id, method = method.name(), "asks");
+    tracing::debug!(%tenant, %backend, id, method, "asks");
     let mut request = upstream.post(&upstream.identity()?, &message)?;
     let headers = request.headers_mut();
     headers.insert(HeaderName::from_static("mcp-protocol-version"), HeaderValue::from_static(LATEST));
-    headers.insert(HeaderName::from_static("mcp-method"), HeaderValue::from_static(method.name()));
+    headers.insert(HeaderName::from_static("mcp-method"), HeaderValue::from_static(method));
     Ok(request)
 }
 

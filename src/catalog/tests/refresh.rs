@@ -134,7 +134,7 @@ fn seen(snapshot: &Snapshot) -> Vec<String> {
 }
 
 fn catalogs(limits: Limits) -> Catalogs {
-    Catalogs::new(egress(), Arc::new(limits), Arc::default())
+    Catalogs::new(egress(), Arc::new(limits), Arc::default(), Arc::new(()))
 }
 
 fn names() -> (TenantName, BackendName) {
@@ -209,7 +209,7 @@ async fn a_list_that_fails_keeps_its_last_entries_beside_fresh_ones() {
     // Where it never came, everything else is there, and is not for long.
     let upstream = Upstream::start(&["a"]).await;
     upstream.set(|state| (state.half, state.prompts) = (true, vec!["p"]));
-    let catalogs = Catalogs::new(egress(), Arc::new(limits()), Arc::default());
+    let catalogs = super::refresh::catalogs(limits());
     let snapshot = catalogs.snapshot(&tenant(vec![upstream.backend("one", "")], 1)).await;
     assert_eq!((seen(&snapshot).len(), snapshot.prompts.len(), snapshot.complete), (0, 1, false));
     catalogs.shutdown().await;

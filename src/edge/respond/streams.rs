@@ -20,6 +20,7 @@ use crate::edge::respond::rpc_error;
 use crate::edge::respond::wire;
 use crate::error::Refusal;
 use crate::exchange::Frames;
+use crate::exchange::Notice;
 use crate::exchange::Notices;
 use crate::legacy::LegacyError;
 use crate::protocol::call::Outcome;
@@ -46,13 +47,22 @@ pub(super) fn answer(
     counted(events, open, sending)
 }
 
-/// Messages that belong to no request.
-pub(super) fn listen(app: &App, notices: Notices, log: &RequestLog) -> Response<Body> {
+/// What changes, and the end of the request with this id, if one asked for it. Nothing is kept for a slow
+/// reader: it is asked for as it reads, so that a stream costs no task and no mailbox.
+pub(super) fn listen(app: &App, id: Option<RequestId>, notices: Notices, log: &RequestLog) -> Response<Body> {
+    let open = match id {
+        Some(_) => log.stream_open(),
+        None => app.metrics.session_stream_open(),
+    };
     let ending = log.clone();
-    let notices =
-        notices.chain(stream::once(async move { ending.ended(Ended::Ok) }).filter_map(async |()| None));
-    let events = relay::write_notices(notices.boxed(), app.limits.keep_alive);
-    counted(events, app.metrics.session_stream_open(), log.clone())
+    let messages = notices.map(move |notice| match notice {
+        Notice::Message(json) => json,
+        Notice::End(result) => message(id.as_ref().map(RequestId::as_json), &Outcome::Result(result)),
+    });
+    let messages =
+        messages.chain(stream::once(async move { ending.ended(Ended::Ok) }).filter_map(async |()| None));
+    let events = relay::write_messages(messages.boxed(), app.limits.keep_alive);
+    counted(events, open, log.clone())
 }
 
 /// A stream that is counted as open until it is dropped.

@@ -21,9 +21,9 @@ use crate::legacy::lasting::Work;
 use crate::pipeline::Trail;
 use crate::pipeline::session::Context;
 use crate::pipeline::session::Found;
-use crate::pipeline::session::is_admitted;
 use crate::pipeline::session::read;
 use crate::pipeline::session::take;
+use crate::pipeline::standing::is_served;
 use crate::protocol::call::Outcome;
 use crate::protocol::call::RpcError;
 use crate::protocol::code;
@@ -117,7 +117,7 @@ impl Batch {
         if *deadline <= Instant::now() {
             return Err(LegacyError::Batch("not begun: the time of the whole batch is over"));
         }
-        match is_admitted(app, party) {
+        match is_served(app, party) {
             true => Ok(()),
             false => Err(LegacyError::Batch("not begun: sessions of this caller are not served any more")),
         }

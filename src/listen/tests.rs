@@ -1,0 +1,382 @@
+//! The hub and its writers, without a network.
+
+use std::future::pending;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::FutureExt;
+use futures_util::StreamExt;
+use tokio::sync::watch;
+use tokio::time::Instant;
+use tokio::time::sleep;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::hub::Hub;
+use super::hub::Member;
+use super::writer;
+use super::writer::Audience;
+use super::writer::Form;
+use super::writer::Over;
+use crate::backend::Backend;
+use crate::backend::Surroundings;
+use crate::catalog::entry::Entry;
+use crate::catalog::entry::Home;
+use crate::catalog::herald::Changed;
+use crate::catalog::herald::Herald;
+use crate::egress::Egress;
+use crate::egress::rules::Rules;
+use crate::exchange::Notice;
+use crate::exchange::Notices;
+use crate::listen::ListenError;
+use crate::model::caller::Caller;
+use crate::model::limits::Limits;
+use crate::model::name::BackendName;
+use crate::model::name::TenantName;
+use crate::model::scope::Scopes;
+use crate::model::tenant;
+use crate::model::tenant::BackendKind;
+use crate::protocol::json::Json;
+use crate::protocol::subscription::Kind;
+use crate::protocol::subscription::Kinds;
+use crate::telemetry::metrics::Metrics;
+
+const MANY: usize = 10_000;
+const TOOLS: Changed = Changed { tools: true, prompts: false, resources: false };
+const ALL: Changed = Changed { tools: true, prompts: true, resources: true };
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn json(text: &str) -> Json {
+    Json::parse(Bytes::copy_from_slice(text.as_bytes()), 64).unwrap()
+}
+
+fn acme() -> TenantName {
+    TenantName::new("acme").unwrap()
+}
+
+fn hub_with(change: impl FnOnce(&mut Limits)) -> Arc<Hub> {
+    let mut limits = Limits { notification_pause: Duration::ZERO, ..Limits::default() };
+    change(&mut limits);
+    Hub::new(Arc::new(limits), Arc::new(Metrics::new()), TaskTracker::new())
+}
+
+fn hub() -> Arc<Hub> {
+    hub_with(|_| {})
+}
+
+fn caller(tenant: &str, subject: &str) -> Caller {
+    Caller {
+        tenant: TenantName::new(tenant).unwrap(),
+        issuer: "https://issuer.example".into(),
+        subject: subject.into(),
+        client: None,
+        scopes: Scopes::default(),
+        expires_at: u64::MAX,
+    }
+}
+
+/// The built-in backend, which honours everything.
+fn home(name: &str) -> Arc<Home> {
+    let config = Arc::new(tenant::Backend {
+        name: BackendName::new(name).unwrap(),
+        kind: BackendKind::Demo,
+        prefix: "".into(),
+        uris: tenant::Uris::Keep,
+        timeout: Duration::from_secs(60),
+        idle_timeout: Duration::from_secs(30),
+        scopes: Vec::new(),
+        credential: None,
+    });
+    let around = Surroundings {
+        egress: Egress::new(Rules { allow: Vec::new() }, Duration::from_secs(1), &[]).unwrap(),
+        limits: Arc::new(Limits::default()),
+        metrics: Arc::new(Metrics::new()),
+        seats: Arc::default(),
+        tasks: TaskTracker::new(),
+        stop: CancellationToken::new(),
+    };
+    Arc::new(Home { live: Arc::new(Backend::new(config.clone(), acme(), around)), config })
+}
+
+fn entry(home: &Arc<Home>, uri: &str) -> Arc<Entry> {
+    Arc::new(Entry::unlisted(home, uri, uri, Scopes::default()))
+}
+
+/// Somebody who may listen for ever, and read everything but what has `secret` in it.
+struct Anybody;
+
+impl Audience for Anybody {
+    async fn over(&mut self) -> Over {
+        pending().await
+    }
+
+    async fn may_read(&self, uri: &str) -> bool {
+        !uri.contains("secret")
+    }
+}
+
+/// Somebody who may listen until it is said.
+struct Until(watch::Receiver<Option<Over>>);
+
+impl Audience for Until {
+    async fn over(&mut self) -> Over {
+        self.0.wait_for(Option::is_some).await.unwrap().unwrap()
+    }
+
+    async fn may_read(&self, _: &str) -> bool {
+        true
+    }
+}
+
+fn subscription(member: Member, id: &str, kinds: Kinds, uris: &[&str]) -> Notices {
+    let uris = uris.iter().map(|uri| Arc::from(*uri)).collect();
+    writer::write(Arc::new(member), Anybody, Form::Subscription { id: json(id), kinds, uris })
+}
+
+/// Everything that is said now.
+fn said(notices: &mut Notices) -> Vec<String> {
+    std::iter::from_fn(|| match notices.next().now_or_never()?? {
+        Notice::Message(json) | Notice::End(json) => Some(json.text().to_owned()),
+    })
+    .collect()
+}
+
+fn tools() -> Kinds {
+    [Kind::Tools].into_iter().collect()
+}
+
+// spec: row SB-02
+// spec: row SB-03
+#[tokio::test]
+async fn the_acknowledgement_comes_first_and_what_changed_before_it_is_told_after_it() {
+    for id in ["1", r#""1""#, "9007199254740993", r#""a\nb""#] {
+        let hub = hub();
+        let member = hub.join(&acme(), tools());
+        hub.changed(&acme(), ALL);
+        let notices = &mut subscription(member, id, tools(), &["note://a"]);
+        let meta = format!(r#""_meta":{{"io.modelcontextprotocol/subscriptionId":{id}}}"#);
+        let expected = [
+            format!(
+                r#"{{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{{{meta},"notifications":{{"toolsListChanged":true,"resourceSubscriptions":["note://a"]}}}}}}"#
+            ),
+            format!(r#"{{"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{{{meta}}}}}"#),
+        ];
+        assert_eq!(said(notices), expected);
+    }
+}
+
+// spec: row SB-04
+#[tokio::test]
+async fn only_what_was_asked_for_is_told_and_only_in_its_tenant() {
+    let (hub, home) = (hub(), home("notes"));
+    let member = hub.join(&acme(), tools());
+    member.want(&"note://a".into(), &entry(&home, "note://a")).unwrap();
+    member.want(&"note://secret".into(), &entry(&home, "note://secret")).unwrap();
+    let notices = &mut subscription(member, "1", tools(), &[]);
+    said(notices);
+    let (other, backend) = (TenantName::new("other").unwrap(), home.config.name.clone());
+    hub.changed(&other, ALL);
+    hub.resource_changed(&other, &backend, "note://a");
+    hub.resource_changed(&acme(), &BackendName::new("others").unwrap(), "note://a");
+    hub.resource_changed(&acme(), &backend, "note://b");
+    hub.resource_changed(&acme(), &backend, "note://secret");
+    hub.changed(&acme(), Changed { tools: false, ..ALL });
+    assert!(said(notices).is_empty());
+    hub.resource_changed(&acme(), &backend, "note://a");
+    let told = said(notices);
+    assert!(told.len() == 1 && told[0].contains(r#""uri":"note://a""#), "{told:?}");
+}
+
+// spec: row SB-07
+#[tokio::test]
+async fn many_changes_are_one_event_and_the_last_event_comes_after_the_last_change() {
+    for (pause, again) in [(Duration::from_secs(3_600), false), (Duration::from_millis(20), true)] {
+        let hub = hub_with(|limits| limits.notification_pause = pause);
+        let notices = &mut subscription(hub.join(&acme(), Kinds::all()), "1", Kinds::all(), &[]);
+        assert_eq!(said(notices).len(), 1);
+        (0..MANY).for_each(|_| hub.changed(&acme(), ALL));
+        let begun = Instant::now();
+        assert_eq!(said(notices).len(), 3, "one of each kind");
+        (0..MANY).for_each(|_| hub.changed(&acme(), TOOLS));
+        if !again {
+            assert!(said(notices).is_empty(), "not so soon again");
+            continue;
+        }
+        assert!(timeout(PATIENCE, notices.next()).await.unwrap().is_some());
+        assert!(begun.elapsed() >= pause, "{:?}", begun.elapsed());
+        assert!(said(notices).is_empty(), "nothing has changed since");
+    }
+}
+
+#[tokio::test]
+async fn who_waits_is_woken() {
+    let hub = hub();
+    let mut notices = subscription(hub.join(&acme(), tools()), "1", tools(), &[]);
+    said(&mut notices);
+    let waiting = tokio::spawn(async move { notices.next().await.is_some() });
+    tokio::task::yield_now().await;
+    hub.changed(&acme(), TOOLS);
+    assert!(waiting.await.unwrap());
+}
+
+#[tokio::test]
+async fn one_change_reaches_ten_thousand_within_a_second() {
+    let hub = hub();
+    let join = |id: usize| subscription(hub.join(&acme(), tools()), &id.to_string(), tools(), &[]);
+    let mut all: Vec<_> = (0..MANY).map(join).collect();
+    all.iter_mut().for_each(|notices| assert_eq!(said(notices).len(), 1));
+    let begun = Instant::now();
+    hub.changed(&acme(), TOOLS);
+    let told: usize = all.iter_mut().map(|notices| said(notices).len()).sum();
+    assert_eq!(told, MANY);
+    assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
+}
+
+// spec: row SB-05
+#[tokio::test]
+async fn what_has_changed_is_told_before_the_result_and_nothing_after_it() {
+    for (over, last) in [(Over::Due, 3), (Over::Barred, 1)] {
+        let (hub, (say, until)) = (hub(), watch::channel(None));
+        let form = Form::Subscription { id: json("7"), kinds: Kinds::all(), uris: Vec::new() };
+        let notices = &mut writer::write(Arc::new(hub.join(&acme(), Kinds::all())), Until(until), form);
+        hub.changed(&acme(), TOOLS);
+        assert_eq!(said(notices).len(), 2);
+        hub.changed(&acme(), Changed { resources: false, ..ALL });
+        say.send(Some(over)).unwrap();
+        let told = notices.map(|notice| match notice {
+            Notice::Message(json) | Notice::End(json) => json.text().to_owned(),
+        });
+        let told: Vec<_> = timeout(PATIENCE, told.collect()).await.unwrap();
+        assert_eq!(told.len(), last, "{told:?}");
+        let version = env!("CARGO_PKG_VERSION");
+        let result = format!(
+            r#"{{"resultType":"complete","_meta":{{"io.modelcontextprotocol/subscriptionId":7,"io.modelcontextprotocol/serverInfo":{{"name":"fondaco","version":"{version}"}}}}}}"#
+        );
+        assert_eq!(told.last(), Some(&result));
+    }
+}
+
+// spec: row LG-07
+#[tokio::test]
+async fn each_message_of_a_session_goes_to_one_of_its_streams_and_to_the_next_if_that_has_died() {
+    let hub = hub();
+    let member = Arc::new(hub.join(&acme(), Kinds::all()));
+    let stream = || writer::write(member.clone(), Anybody, Form::Session);
+    let (mut one, mut two) = (stream(), stream());
+    assert!(said(&mut one).is_empty() && said(&mut two).is_empty());
+    hub.changed(&acme(), ALL);
+    let first = one.next().now_or_never().flatten();
+    let expected = r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#;
+    assert!(matches!(first, Some(Notice::Message(json)) if json.text() == expected));
+    assert!(said(&mut two).is_empty());
+    drop(one);
+    assert_eq!(said(&mut two).len(), 2, "what the other had not said yet");
+}
+
+#[tokio::test]
+async fn who_subscribes_to_what_a_resource_lies_below_hears_of_it() {
+    let (hub, home) = (hub(), home("files"));
+    let member = hub.join(&acme(), Kinds::NONE);
+    for uri in ["file:///a", "file:///a/b/", "file:///a/b/c.txt"] {
+        member.want(&uri.into(), &entry(&home, uri)).unwrap();
+    }
+    let notices = &mut subscription(member, "1", Kinds::NONE, &[]);
+    said(notices);
+    let long = format!("file:///a/{}", "x".repeat(1 << 20));
+    for (changed, heard) in [
+        ("file:///a/b/c.txt", 3),
+        ("file:///a/b/d.txt", 2),
+        ("file:///a/b/c.txt#part", 3),
+        ("file:///a?q=1", 1),
+        ("file:///a/b", 1),
+        ("file:///a", 1),
+        ("file:///ab", 0),
+        ("file://", 0),
+        ("", 0),
+        (&long, 1),
+    ] {
+        hub.resource_changed(&acme(), &home.config.name, changed);
+        assert_eq!(said(notices).len(), heard, "{changed:.40}");
+    }
+}
+
+#[tokio::test]
+async fn a_resource_that_has_moved_counts_as_changed_where_it_is_now() {
+    let (hub, old, new) = (hub(), home("notes"), home("notes"));
+    let member = hub.join(&acme(), Kinds::NONE);
+    let uri = Arc::from("note://a");
+    member.want(&uri, &entry(&old, &uri)).unwrap();
+    assert_eq!(member.honoured(vec![uri.clone()]).await, std::slice::from_ref(&uri));
+    let notices = &mut subscription(member, "1", Kinds::NONE, &[]);
+    said(notices);
+    hub.relink(&acme(), |uri| Some(entry(&old, uri))).await;
+    assert_eq!(hub.tasks(), 1, "it has not moved");
+    for home in [&new, &old] {
+        hub.relink(&acme(), |uri| Some(entry(home, uri))).await;
+        assert!(timeout(PATIENCE, notices.next()).await.unwrap().is_some());
+        assert!(said(notices).is_empty(), "once");
+        hub.relink(&acme(), |_| None).await;
+        hub.resource_changed(&acme(), &home.config.name, &uri);
+        assert!(said(notices).is_empty(), "it is nowhere");
+    }
+}
+
+#[tokio::test]
+async fn a_listener_has_so_many_resources_and_a_caller_and_a_tenant_so_many_places() {
+    let hub = hub_with(|limits| {
+        (limits.subscription_uris, limits.subscription_bytes) = (2, 20);
+        (limits.caller_streams, limits.tenant_streams) = (1, 2);
+    });
+    let (home, member) = (home("notes"), hub.join(&acme(), Kinds::NONE));
+    let want = |uri: &str| member.want(&uri.into(), &entry(&home, uri));
+    assert_eq!(want("note://a"), Ok(()));
+    assert_eq!(want("note://a"), Ok(()), "again is no more");
+    assert_eq!(want("note://much-too-long"), Err(ListenError::TooManyResources));
+    assert_eq!(want("note://b"), Ok(()));
+    assert_eq!(want("note://c"), Err(ListenError::TooManyResources));
+    member.forget("note://a");
+    assert_eq!(want("note://c"), Ok(()));
+    let place = |tenant: &str, subject: &str| hub.stream_place(&caller(tenant, subject)).ok();
+    let alice = place("acme", "alice").unwrap();
+    assert!(place("acme", "alice").is_none());
+    let _bob = place("acme", "bob").unwrap();
+    assert!(place("acme", "carol").is_none() && place("other", "carol").is_some());
+    assert!(hub.session_place(&caller("acme", "alice")).is_ok(), "those of sessions are others");
+    drop(alice);
+    assert!(place("acme", "carol").is_some());
+}
+
+#[tokio::test]
+async fn a_backend_has_so_many_subscriptions_and_what_does_not_fit_is_not_honoured() {
+    let hub = hub_with(|limits| {
+        (limits.subscription_uris, limits.upstream_watches) = (1_000, 4);
+    });
+    let (home, member) = (home("notes"), hub.join(&acme(), Kinds::NONE));
+    let uris: Vec<Arc<str>> = (0..600).map(|n| format!("note://{n}").into()).collect();
+    uris.iter().for_each(|uri| member.want(uri, &entry(&home, uri)).unwrap());
+    assert_eq!(member.honoured(uris.clone()).await, uris[..512]);
+    member.forget("note://0");
+    member.want(&uris[599], &entry(&home, &uris[599])).unwrap();
+    assert_eq!(member.honoured(vec![uris[599].clone()]).await, uris[599..]);
+}
+
+#[tokio::test]
+async fn nothing_is_left_of_who_has_left() {
+    let hub = hub_with(|limits| limits.watch_linger = Duration::from_millis(1));
+    let home = home("notes");
+    let [one, two] = [1, 2].map(|_| hub.join(&acme(), Kinds::all()));
+    for member in [&one, &two] {
+        member.want(&"note://a".into(), &entry(&home, "note://a")).unwrap();
+    }
+    drop(one);
+    assert_eq!((hub.tenants(), hub.tasks()), (1, 1));
+    drop(two);
+    let gone = async {
+        while (hub.tenants(), hub.tasks()) != (0, 0) {
+            sleep(Duration::from_millis(1)).await;
+        }
+    };
+    timeout(PATIENCE, gone).await.unwrap();
+}

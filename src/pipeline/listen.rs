@@ -1,0 +1,95 @@
+//! Listening: `subscriptions/listen`, and what is its like in a session.
+
+use std::sync::Arc;
+
+use crate::app::App;
+use crate::error::Refusal;
+use crate::exchange::Exchange;
+use crate::exchange::Reply;
+use crate::legacy::LegacyError;
+use crate::legacy::session::Session;
+use crate::listen::writer;
+use crate::listen::writer::Form;
+use crate::pipeline::Party;
+use crate::pipeline::standing::Seat;
+use crate::pipeline::standing::Standing;
+use crate::protocol::call::Outcome;
+use crate::protocol::json::compose::Object;
+use crate::router::RouteError;
+use crate::router::listen::Filter;
+use crate::router::listen::readable;
+
+/// The answer to `subscriptions/listen`: what of `filter` is honoured, and then what changes.
+///
+/// spec: patterns/subscriptions
+pub(super) async fn answer(
+    app: &Arc<App>,
+    exchange: &Exchange,
+    filter: Filter,
+) -> Result<Reply<Refusal>, Refusal> {
+    filter.check(&app.limits)?;
+    let Exchange { caller, endpoint, tenant, call, .. } = exchange;
+    let seat = Seat::Listen { _place: app.hub.stream_place(caller)?, _counted: app.metrics.listen_open() };
+    // Before anything is looked up: what changes from now on is told after the acknowledgement.
+    let member = app.hub.join(&tenant.name, filter.kinds);
+    let snapshot = app.catalogs.snapshot(tenant).await;
+    let mut uris = Vec::with_capacity(filter.uris.len());
+    for uri in filter.uris {
+        // What it may not read is not honoured, whatever the reason is.
+        if let Ok(entry) = readable(&snapshot, caller, tenant, &uri) {
+            member.want(&uri, &entry)?;
+            uris.push(uri);
+        }
+    }
+    drop(snapshot);
+    let uris = member.honoured(uris).await;
+    let party = Party { caller: caller.clone(), tenant: tenant.clone(), endpoint: endpoint.clone() };
+    let standing = Standing::new(app.clone(), party, caller.good_until(), seat);
+    let form = Form::Subscription { id: call.id.as_json().alone(), kinds: filter.kinds, uris };
+    Ok(Reply::Notices(writer::write(Arc::new(member), standing, form)))
+}
+
+/// The stream that a GET opens in a session.
+///
+/// spec: 2025-11-25 basic/transports, Listening for Messages from the Server
+pub(super) fn stream(app: &Arc<App>, party: Party, session: &Session) -> Result<Reply<Refusal>, Refusal> {
+    let place = app.hub.stream_place(&party.caller)?;
+    let listening = app.sessions.listen(&app.hub, &party.tenant.name, session, place)?;
+    let member = listening.member().clone();
+    let end = session.expires_at.min(party.caller.good_until());
+    let standing = Standing::new(app.clone(), party, end, Seat::Session(listening));
+    Ok(Reply::Notices(writer::write(member, standing, Form::Session)))
+}
+
+/// The answer to `resources/subscribe`.
+///
+/// spec: 2025-11-25 server/resources, Subscriptions
+pub(super) async fn subscribe(
+    app: &Arc<App>,
+    party: &Party,
+    session: &Session,
+    uri: Arc<str>,
+) -> Result<Reply<Refusal>, Refusal> {
+    let snapshot = app.catalogs.snapshot(&party.tenant).await;
+    let entry = match readable(&snapshot, &party.caller, &party.tenant, &uri) {
+        Err(RouteError::UnknownResource { uri }) => return Err(LegacyError::NoSuchResource(uri).into()),
+        found => found?,
+    };
+    let member = app.sessions.subscribe(&app.hub, &party.caller, session, &uri, &entry)?;
+    if member.honoured(vec![uri.clone()]).await.is_empty() {
+        app.sessions.unsubscribe(session, &uri);
+        return Err(RouteError::InvalidParams("the resource's backend does not say when it changes").into());
+    }
+    Ok(done())
+}
+
+/// The answer to `resources/unsubscribe`.
+pub(super) fn unsubscribe(app: &App, session: &Session, uri: &str) -> Reply<Refusal> {
+    app.sessions.unsubscribe(session, uri);
+    done()
+}
+
+/// An empty result.
+pub(super) fn done() -> Reply<Refusal> {
+    Reply::Once(Outcome::Result(Object::new().finish()))
+}

@@ -1,0 +1,104 @@
+//! Whether somebody who was admitted once, and still listens, would be admitted now.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::sleep;
+
+use crate::app::App;
+use crate::legacy::registry::Listening;
+use crate::listen::places::Place;
+use crate::listen::writer::Audience;
+use crate::listen::writer::Over;
+use crate::pipeline::Party;
+use crate::router::listen;
+use crate::telemetry::metrics::Open;
+
+/// Somebody who listens, until this is dropped.
+pub(super) struct Standing {
+    app: Arc<App>,
+    party: Party,
+    /// In seconds since the Unix epoch.
+    end: u64,
+    changes: watch::Receiver<()>,
+    seat: Seat,
+}
+
+/// What it listens on.
+pub(super) enum Seat {
+    /// An answer of its own.
+    Listen {
+        /// Its place among all listeners.
+        _place: Place,
+        /// It is counted as open.
+        _counted: Open,
+    },
+    /// A stream of a session.
+    Session(Listening),
+}
+
+impl Standing {
+    /// `party` may listen until `end`, or until its session is over or nobody like it is admitted.
+    pub(super) fn new(app: Arc<App>, party: Party, end: u64, seat: Seat) -> Self {
+        let mut changes = app.tenants.changes();
+        // It may have changed since the request was admitted.
+        changes.mark_changed();
+        Self { app, party, end, changes, seat }
+    }
+
+    fn is_admitted(&self) -> bool {
+        match &self.seat {
+            Seat::Listen { .. } => is_admitted(&self.app, &self.party),
+            Seat::Session(_) => is_served(&self.app, &self.party),
+        }
+    }
+}
+
+impl Audience for Standing {
+    async fn over(&mut self) -> Over {
+        loop {
+            let left = self.end.checked_sub(self.app.clock.now()).filter(|left| *left > 0);
+            let Some(left) = left else { return Over::Due };
+            // Looked at again now and then: the wall clock may be moved.
+            let left = Duration::from_secs(left).min(self.app.limits.keep_alive);
+            tokio::select! {
+                () = ended(&self.seat) => return Over::Barred,
+                () = self.app.leaving.cancelled() => return Over::Due,
+                Ok(()) = self.changes.changed() => {
+                    if !self.is_admitted() {
+                        return Over::Barred;
+                    }
+                }
+                () = sleep(left) => {}
+            }
+        }
+    }
+
+    async fn may_read(&self, uri: &str) -> bool {
+        let Party { caller, tenant, .. } = &self.party;
+        let Some(tenant) = self.app.tenants.current().tenant(&tenant.name) else { return false };
+        let snapshot = self.app.catalogs.snapshot(&tenant).await;
+        listen::readable(&snapshot, caller, &tenant, uri).is_ok()
+    }
+}
+
+async fn ended(seat: &Seat) {
+    match seat {
+        Seat::Listen { .. } => std::future::pending().await,
+        Seat::Session(listening) => listening.stopped().await,
+    }
+}
+
+/// Whether who was admitted would be now, as far as the tenants decide: the tenant is there, and the
+/// caller's issuer is trusted where the request came in.
+fn is_admitted(app: &App, party: &Party) -> bool {
+    let directory = app.tenants.current();
+    directory.tenant(&party.tenant.name).is_some() && directory.trusts(&party.endpoint, &party.caller.issuer)
+}
+
+/// The same in a session, which the tenant has to serve.
+pub(super) fn is_served(app: &App, party: &Party) -> bool {
+    let has_sessions = |tenant: Arc<crate::model::tenant::Tenant>| tenant.handshake;
+    app.tenants.current().tenant(&party.tenant.name).is_some_and(has_sessions) && is_admitted(app, party)
+}

@@ -1,0 +1,87 @@
+//! `subscriptions/listen`: to what, and which resources a caller may hear of.
+
+use std::sync::Arc;
+
+use crate::catalog::entry::Entry;
+use crate::catalog::snapshot::Snapshot;
+use crate::exchange::Exchange;
+use crate::model::caller::Caller;
+use crate::model::limits::Limits;
+use crate::model::tenant::Tenant;
+use crate::policy::Operation;
+use crate::protocol::json::Json;
+use crate::protocol::json::Kind as Type;
+use crate::protocol::subscription::FILTER;
+use crate::protocol::subscription::Kind;
+use crate::protocol::subscription::Kinds;
+use crate::protocol::subscription::URIS;
+use crate::router::RouteError;
+use crate::router::allows;
+
+/// What a client wants to hear of.
+#[derive(Debug, Default)]
+pub struct Filter {
+    /// The lists that change.
+    pub kinds: Kinds,
+    /// The resources whose contents change, each once, as the client spells them.
+    pub uris: Vec<Arc<str>>,
+}
+
+impl Filter {
+    /// Refuses a filter that is too large.
+    pub fn check(&self, limits: &Limits) -> Result<(), RouteError> {
+        let bytes: usize = self.uris.iter().map(|uri| uri.len()).sum();
+        if self.uris.len() > limits.subscription_uris || bytes > limits.subscription_bytes {
+            return Err(RouteError::InvalidParams(
+                "`params.notifications.resourceSubscriptions` names more than one subscription may have",
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// The filter of a request. Members that nobody knows are no fault.
+///
+/// spec: patterns/subscriptions, Notification Filter
+pub(super) fn filter(exchange: &Exchange) -> Result<Filter, RouteError> {
+    // There is nothing but a stream to answer with.
+    if !exchange.call.accept.sse {
+        return Err(RouteError::NeedsStream);
+    }
+    let filter = exchange.call.params.member(FILTER).filter(Json::is_object);
+    let filter = filter.ok_or(RouteError::InvalidParams("`params.notifications` must be an object"))?;
+    let mut wanted = Filter::default();
+    for kind in Kind::ALL {
+        let flag = filter.member(kind.flag()).map(|flag| {
+            flag.boolean().ok_or(RouteError::InvalidParams(
+                "`params.notifications.toolsListChanged`, `promptsListChanged` and `resourcesListChanged` must \
+                 be booleans",
+            ))
+        });
+        if flag.transpose()? == Some(true) {
+            wanted.kinds = wanted.kinds.or([kind].into_iter().collect());
+        }
+    }
+    let Some(uris) = filter.member(URIS) else { return Ok(wanted) };
+    if uris.kind() != Type::Array || uris.elements().any(|uri| uri.kind() != Type::String) {
+        return Err(RouteError::InvalidParams(
+            "`params.notifications.resourceSubscriptions` must be an array of strings",
+        ));
+    }
+    let mut uris: Vec<Arc<str>> = uris.elements().filter_map(|uri| Some(uri.string_ref()?.into())).collect();
+    let mut seen = std::collections::HashSet::new();
+    uris.retain(|uri| seen.insert(uri.clone()));
+    Ok(Filter { uris, ..wanted })
+}
+
+/// The resource of this URI, if `caller` may read it: who may not is told nothing of its changes, either.
+pub fn readable(
+    snapshot: &Snapshot,
+    caller: &Caller,
+    tenant: &Tenant,
+    uri: &str,
+) -> Result<Arc<Entry>, RouteError> {
+    let found = snapshot.resource(uri);
+    let allowed = allows(caller, tenant, Operation::Read, found.as_ref())?;
+    found.filter(|_| allowed).ok_or_else(|| RouteError::UnknownResource { uri: uri.to_owned() })
+}
