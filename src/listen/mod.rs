@@ -5,10 +5,12 @@
 //! who reads slowly costs what who is idle costs. [`upstream`] keeps the subscriptions with backends that
 //! listeners' resources need, one for all who want the same.
 
+mod bounds;
 pub mod hub;
 mod listener;
 mod notice;
 pub mod places;
+pub mod task;
 mod upstream;
 pub mod writer;
 

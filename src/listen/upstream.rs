@@ -10,7 +10,6 @@ use std::sync::Arc;
 use std::sync::Mutex;
 use std::sync::MutexGuard;
 use std::sync::PoisonError;
-use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::StreamExt;
@@ -24,23 +23,18 @@ use crate::backend::watch::Interest;
 use crate::backend::watch::Watching;
 use crate::catalog::entry::Entry;
 use crate::catalog::entry::Home;
+use crate::listen::bounds::LEFTOVERS;
+use crate::listen::bounds::SETTLE;
+use crate::listen::bounds::SOUND;
+use crate::listen::bounds::STRAND;
+use crate::listen::bounds::most;
+use crate::listen::bounds::pause;
 use crate::listen::hub::Hub;
-use crate::model::chance;
+use crate::listen::task;
 use crate::model::limits::Limits;
 use crate::model::name::BackendName;
 use crate::model::name::TenantName;
-
-/// Most resources of one subscription.
-const STRAND: usize = 256;
-
-/// How long what is wanted is let settle before a strand is reopened for it.
-const SETTLE: Duration = Duration::from_millis(20);
-
-/// A subscription that held for so long was no failure.
-const SOUND: Duration = Duration::from_secs(30);
-
-/// Most changes that are still read of a subscription that another has taken the place of.
-const LEFTOVERS: usize = 1_000;
+use crate::protocol::tasks::TASK_ID;
 
 /// The lines of one tenant, by the address of the home that each of them keeps.
 #[derive(Default)]
@@ -245,7 +239,7 @@ impl Strand {
 
     /// The backend was asked for `sent`: those who waited for it, and have heard nothing, hear of it now.
     fn opened(&self, hub: &Hub, sent: &[Arc<str>], honoured: &Interest) {
-        let honoured: std::collections::HashSet<_> = honoured.uris.iter().collect();
+        let honoured = task::honoured(&self.home.config.name, honoured);
         let mut missed = Vec::new();
         let mut state = self.state();
         state.failing = false;
@@ -351,8 +345,7 @@ pub(super) async fn follow(hub: Arc<Hub>, strand: Arc<Strand>) {
 
 /// Opens a subscription for `uris`.
 async fn begin(hub: &Hub, strand: &Strand, uris: &[Arc<str>]) -> Option<Watching> {
-    let interest = Interest { uris: uris.to_vec(), ..Interest::default() };
-    match strand.home.live.watch(interest).await {
+    match strand.home.live.watch(task::interest(uris)).await {
         Ok(watching) => {
             strand.opened(hub, uris, &watching.honoured);
             Some(watching)
@@ -378,8 +371,12 @@ fn finish(hub: &Hub, strand: &Strand, mut old: Open) {
 fn tell(hub: &Hub, strand: &Strand, change: Change) {
     match change {
         Change::Resource(own) => hub.resource_changed(&strand.tenant, &strand.home.config.name, &own),
+        Change::Task(task) => {
+            let own = task.member(TASK_ID).and_then(|id| id.string()).unwrap_or_default();
+            hub.missed(&strand.tenant, &strand.home, &task::key(&strand.home.config.name, &own));
+        }
         // Not asked for here.
-        Change::Tools | Change::Prompts | Change::Resources | Change::Task(_) => {}
+        Change::Tools | Change::Prompts | Change::Resources => {}
     }
 }
 
@@ -395,15 +392,4 @@ async fn until(at: Option<Instant>) {
         Some(at) => sleep_until(at).await,
         None => pending().await,
     }
-}
-
-/// Most strands of a line: each may be open twice while it is reopened, and lists need a subscription, too.
-fn most(limits: &Limits) -> usize {
-    (limits.upstream_watches / 2).max(1)
-}
-
-/// How long nothing is tried after so many failures: doubled each time, up to a bound, and by chance.
-fn pause(limits: &Limits, failures: u32) -> Duration {
-    let doubled = limits.open_pause.saturating_mul(1 << failures.saturating_sub(1).min(16));
-    doubled.min(limits.open_pause_most).mul_f64(0.5 + chance::fraction() / 2.0)
 }

@@ -1,6 +1,8 @@
 //! Tasks (`io.modelcontextprotocol/tasks`): who is told that a client knows them, whose they are, and what
 //! goes through.
 
+mod listening;
+
 use std::collections::BTreeSet;
 use std::time::Duration;
 
