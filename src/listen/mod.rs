@@ -5,7 +5,6 @@
 //! who reads slowly costs what who is idle costs. [`upstream`] keeps the subscriptions with backends that
 //! listeners' resources need, one for all who want the same.
 
-mod bounds;
 pub mod hub;
 mod listener;
 mod notice;

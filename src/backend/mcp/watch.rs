@@ -81,7 +81,9 @@ impl Watches {
         let permit = self.places.clone().try_acquire_owned().map_err(|_| BackendError::Busy)?;
         let place = Place { _permit: permit, _counted: upstream.around.metrics.upstream_watch_open() };
         let era = probe.era().await?;
+        // Whoever tells nothing of its lists may tell what its tasks are at.
         if let Some((known, until)) = *self.unheard()
+            && interest.tasks.is_empty()
             && known == era
             && Instant::now() < until
         {
