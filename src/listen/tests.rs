@@ -97,7 +97,7 @@ fn home(name: &str) -> Arc<Home> {
         tasks: TaskTracker::new(),
         stop: CancellationToken::new(),
     };
-    Arc::new(Home { live: Arc::new(Backend::new(config.clone(), acme(), around)), config })
+    Arc::new(Home { live: Arc::new(Backend::new(config.clone(), acme(), around)), config, tasks: false })
 }
 
 fn entry(home: &Arc<Home>, uri: &str) -> Arc<Entry> {
