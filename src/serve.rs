@@ -34,6 +34,7 @@ use crate::egress::rules::Rules;
 use crate::legacy::lasting::Orphanage;
 use crate::legacy::registry::Sessions;
 use crate::listen::hub::Hub;
+use crate::listen::task;
 use crate::model::clock::Clock;
 use crate::model::name::TenantName;
 use crate::seal::KeyRing;
@@ -249,7 +250,11 @@ async fn relink(app: &App, name: &TenantName) {
         return app.hub.relink(name, |_| None).await;
     };
     let snapshot = app.catalogs.snapshot(&tenant).await;
-    app.hub.relink(name, |uri| snapshot.resource(uri)).await;
+    let find = |topic: &str| match task::read(topic) {
+        Some((backend, own)) => Some(Arc::new(task::entry(snapshot.backend(backend)?, own))),
+        None => snapshot.resource(topic),
+    };
+    app.hub.relink(name, find).await;
 }
 
 fn egress(settings: &Settings) -> Result<Egress, StartError> {

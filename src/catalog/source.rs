@@ -157,7 +157,9 @@ impl Source {
 
     /// Judges lists and keeps them. Compiles schemas: belongs on a blocking thread.
     pub(super) fn take(&self, listing: Arc<Listing>, limits: &Limits) {
-        self.part.store(Some(Arc::new(Part::of(&self.home, &listing, limits))));
+        // The same home as long as nothing about it is another: who listens to it is not moved.
+        let home = self.part().map_or_else(|| self.home.clone(), |part| part.home.clone());
+        self.part.store(Some(Arc::new(Part::of(&home, &listing, limits))));
         self.listing.store(Some(listing));
     }
 

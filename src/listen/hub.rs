@@ -20,6 +20,7 @@ use crate::listen::ListenError;
 use crate::listen::listener::Listener;
 use crate::listen::places::Place;
 use crate::listen::places::Places;
+use crate::listen::task;
 use crate::listen::upstream::Lines;
 use crate::listen::upstream::strand;
 use crate::listen::upstream::strand::Heard;
@@ -306,8 +307,12 @@ impl Member {
         let Some(crowd) = state.tenants.get_mut(&self.tenant) else { return Ok(()) };
         let topic = crowd.topics.entry(uri.clone()).or_default();
         topic.listeners.insert(self.id);
+        // What a task is at by now is news for who comes to listen to it.
+        let is_task = task::read(uri).is_some();
         if topic.source.is_none() {
-            topic.source = crowd.lines.link(&self.hub, &self.tenant, uri, entry, false);
+            topic.source = crowd.lines.link(&self.hub, &self.tenant, uri, entry, is_task);
+        } else if is_task {
+            self.listener.mark_resource(uri);
         }
         Ok(())
     }

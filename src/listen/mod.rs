@@ -9,6 +9,7 @@ pub mod hub;
 mod listener;
 mod notice;
 pub mod places;
+pub mod task;
 mod upstream;
 pub mod writer;
 

@@ -15,17 +15,21 @@ use crate::protocol::subscription::ACKNOWLEDGED;
 use crate::protocol::subscription::FILTER;
 use crate::protocol::subscription::Kinds;
 use crate::protocol::subscription::SUBSCRIPTION_ID;
+use crate::protocol::subscription::TASK;
+use crate::protocol::subscription::TASK_IDS;
 use crate::protocol::subscription::UPDATED;
 use crate::protocol::subscription::URIS;
 
 /// The first message: what of the filter is honoured.
 ///
 /// spec: patterns/subscriptions, Acknowledgment
-pub(super) fn acknowledged(subscription: &Json, kinds: Kinds, uris: &[Arc<str>]) -> Json {
+pub(super) fn acknowledged(subscription: &Json, kinds: Kinds, uris: &[Arc<str>], tasks: &[Arc<str>]) -> Json {
     let mut filter = kinds.iter().fold(Object::new(), |all, kind| all.put_bool(kind.flag(), true));
-    if !uris.is_empty() {
-        let uris = uris.iter().fold(Array::new(), |all, uri| all.push_str(uri)).finish();
-        filter = filter.put(URIS, &uris);
+    for (member, names) in [(URIS, uris), (TASK_IDS, tasks)] {
+        if !names.is_empty() {
+            let names = names.iter().fold(Array::new(), |all, name| all.push_str(name)).finish();
+            filter = filter.put(member, &names);
+        }
     }
     let params = Object::new().put("_meta", &meta(subscription)).put(FILTER, &filter.finish());
     notification(ACKNOWLEDGED).put("params", &params.finish()).finish()
@@ -44,6 +48,17 @@ pub(super) fn changed(subscription: Option<&Json>, due: &Due) -> Json {
             notification(UPDATED).put("params", &params).finish()
         }
     }
+}
+
+/// What a task is at: the result of a `tasks/get`, without what makes it one.
+///
+/// spec: SEP-2663, Task Status Notifications
+pub(super) fn task(subscription: Option<&Json>, task: &Json) -> Json {
+    let told = Object::with_capacity(task.bytes().len() + 128);
+    let told = told.put_some("_meta", subscription.map(meta).as_ref());
+    let members = task.members().filter(|(key, _)| !matches!(&**key, "_meta" | "resultType"));
+    let told = members.fold(told, |told, (key, value)| told.put(&key, &value));
+    notification(TASK).put("params", &told.finish()).finish()
 }
 
 /// The result of the request that opened the subscription: its end.

@@ -122,7 +122,11 @@ impl Audience for Until {
 
 fn subscription(member: Member, id: &str, kinds: Kinds, uris: &[&str]) -> Notices {
     let uris = uris.iter().map(|uri| Arc::from(*uri)).collect();
-    writer::write(Arc::new(member), Anybody, Form::Subscription { id: json(id), kinds, uris })
+    writer::write(
+        Arc::new(member),
+        Anybody,
+        Form::Subscription { id: json(id), kinds, uris, tasks: Vec::new() },
+    )
 }
 
 /// Everything that is said now.
@@ -230,7 +234,8 @@ async fn one_change_reaches_ten_thousand_in_a_moment() {
 async fn what_has_changed_is_told_before_the_result_and_nothing_after_it() {
     for (over, last) in [(Over::Due, 3), (Over::Barred, 1)] {
         let (hub, (say, until)) = (hub(), watch::channel(None));
-        let form = Form::Subscription { id: json("7"), kinds: Kinds::all(), uris: Vec::new() };
+        let form =
+            Form::Subscription { id: json("7"), kinds: Kinds::all(), uris: Vec::new(), tasks: Vec::new() };
         let notices = &mut writer::write(Arc::new(hub.join(&acme(), Kinds::all())), Until(until), form);
         hub.changed(&acme(), TOOLS);
         assert_eq!(said(notices).len(), 2);

@@ -4,6 +4,7 @@ use std::future::Future;
 use std::future::ready;
 use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream;
@@ -16,8 +17,13 @@ use crate::listen::hub::Member;
 use crate::listen::listener::Due;
 use crate::listen::listener::Round;
 use crate::listen::notice;
+use crate::listen::task;
+use crate::listen::task::Late;
 use crate::protocol::json::Json;
 use crate::protocol::subscription::Kinds;
+
+/// When a task is asked for again that could not be asked for.
+const AGAIN: Duration = Duration::from_secs(1);
 
 /// Who listens, as those know it who admitted it.
 pub trait Audience: Send + Sync + 'static {
@@ -29,6 +35,11 @@ pub trait Audience: Send + Sync + 'static {
 
     /// Whether it may read this resource now: what it may not read it is not told of.
     fn may_read(&self, uri: &str) -> impl Future<Output = bool> + Send;
+
+    /// What the task with this key is at, if it is one that is listened to and may be asked for now.
+    fn task(&self, _key: &str) -> impl Future<Output = Result<Option<Json>, Late>> + Send {
+        ready(Ok(None))
+    }
 }
 
 /// Why nobody may listen any more.
@@ -50,6 +61,8 @@ pub enum Form {
         kinds: Kinds,
         /// The resources that are honoured, as the client spells them.
         uris: Vec<Arc<str>>,
+        /// The tasks that are honoured, as the client knows them.
+        tasks: Vec<Arc<str>>,
     },
     /// Nothing.
     Session,
@@ -83,8 +96,8 @@ enum Phase {
 /// Dropping the stream ends the listening. What it has not told is told by the next one of the same member.
 pub fn write<A: Audience>(member: Arc<Member>, audience: A, form: Form) -> Notices {
     let (subscription, first) = match form {
-        Form::Subscription { id, kinds, uris } => {
-            let first = notice::acknowledged(&id, kinds, &uris);
+        Form::Subscription { id, kinds, uris, tasks } => {
+            let first = notice::acknowledged(&id, kinds, &uris, &tasks);
             (Some(id), Some(first))
         }
         Form::Session => (None, None),
@@ -158,9 +171,14 @@ impl<A: Audience> Writer<A> {
         };
     }
 
-    async fn tell(&self, due: &Due) -> Option<Json> {
+    async fn tell(&mut self, due: &Due) -> Option<Json> {
         let label = match due {
             Due::List(kind) => kind.label(),
+            Due::Resource(key) if task::read(key).is_some() => {
+                let task = self.task(key).await?;
+                self.member.metrics().notification_sent("task");
+                return Some(notice::task(self.subscription.as_ref(), &task));
+            }
             Due::Resource(uri) => {
                 if !self.audience.may_read(uri).await {
                     return None;
@@ -170,6 +188,20 @@ impl<A: Audience> Writer<A> {
         };
         self.member.metrics().notification_sent(label);
         Some(notice::changed(self.subscription.as_ref(), due))
+    }
+}
+
+impl<A: Audience> Writer<A> {
+    /// What a task is at. Where that is not to be had, it is tried again in a while.
+    async fn task(&mut self, key: &str) -> Option<Json> {
+        match self.audience.task(key).await {
+            Ok(task) => task,
+            Err(Late) => {
+                self.member.listener().mark_resource(key);
+                self.free_at = Instant::now() + AGAIN;
+                None
+            }
+        }
     }
 }
 

@@ -5,7 +5,9 @@
 use std::sync::Arc;
 
 use futures_util::StreamExt;
+use tokio::time::Instant;
 
+use crate::backend::BackendCall;
 use crate::backend::BackendError;
 use crate::catalog::entry::Entry;
 use crate::catalog::snapshot::Snapshot;
@@ -13,6 +15,7 @@ use crate::exchange::Exchange;
 use crate::exchange::Frame;
 use crate::exchange::Reply;
 use crate::methods::CallError;
+use crate::methods::declare;
 use crate::methods::forward::Sent;
 use crate::methods::forward::forward;
 use crate::methods::links::Links;
@@ -24,6 +27,7 @@ use crate::protocol::code;
 use crate::protocol::json::Json;
 use crate::protocol::json::change;
 use crate::protocol::json::compose::Object;
+use crate::protocol::meta::Meta;
 use crate::protocol::methods::Method;
 use crate::protocol::tasks::Status;
 use crate::protocol::tasks::TASK_ID;
@@ -31,6 +35,7 @@ use crate::protocol::tasks::Task;
 use crate::router::task::seal;
 use crate::seal::KeyRing;
 use crate::telemetry::metrics::Metrics;
+use crate::telemetry::metrics::Outcome as Ended;
 
 /// Names the tasks that a call may be answered with, for who made the call.
 ///
@@ -123,6 +128,67 @@ pub async fn answer(
         }
     };
     forward(exchange, task, Sent::plain(exchange.call.params.clone()), finish, limits, metrics).await
+}
+
+/// On whose behalf a task is asked for that somebody listens to.
+#[derive(Clone, Copy)]
+pub struct Asking<'a> {
+    /// Who listens.
+    pub caller: &'a Arc<Caller>,
+    /// What its client declared that it can do.
+    pub capabilities: &'a Json,
+    /// The limits of this process.
+    pub limits: &'a Limits,
+}
+
+/// What `task` is at now: what `tasks/get` would say. `None` where its backend says nothing that may be
+/// told; an error where it could not be asked.
+///
+/// spec: SEP-2663, Task Status Notifications; row EX-06
+///
+/// # Cancel safety
+/// Dropping the future cancels the request upstream, and never the task.
+pub async fn current(
+    asking: Asking<'_>,
+    task: &Entry,
+    snapshot: &Arc<Snapshot>,
+    metrics: &Metrics,
+) -> Result<Option<Json>, BackendError> {
+    let Asking { caller, capabilities, limits } = asking;
+    let began = Instant::now();
+    let call = BackendCall {
+        caller: caller.clone(),
+        method: Method::TasksGet,
+        name: task.own.clone(),
+        params: Object::new().finish(),
+        meta: Meta::bare(capabilities.clone()),
+        capabilities: declare::carried(capabilities, &task.home.config, true),
+        responses: None,
+        state: None,
+        param_headers: Vec::new(),
+        deadline: began + limits.list_time,
+    };
+    let end = async {
+        let mut frames = task.home.live.call(call).await?;
+        loop {
+            match frames.next().await {
+                Some(Frame::End(end)) => return end,
+                Some(Frame::Notice(_)) => {}
+                None => return Err(BackendError::Invalid("its answer has no end")),
+            }
+        }
+    };
+    let end = end.await;
+    metrics.upstream(if end.is_ok() { Ended::Ok } else { Ended::Failed }, began.elapsed());
+    let told = match end {
+        Ok(Outcome::Result(result)) => told(&result, task, &Links::of(task, snapshot), capabilities).ok(),
+        Ok(_) | Err(BackendError::Invalid(_)) => None,
+        Err(error) => return Err(error),
+    };
+    Ok(told.and_then(|told| match told {
+        Outcome::Result(task) => Some(task),
+        Outcome::Error(_) | Outcome::Asks(_) | Outcome::Task(_) => None,
+    }))
 }
 
 /// What its backend says of the task that `of` is, for a client with these capabilities.

@@ -69,9 +69,9 @@ pub struct Limits {
     pub caller_streams: usize,
     /// Most of either of one tenant.
     pub tenant_streams: usize,
-    /// Most resources that one listener, or one session, subscribes to.
+    /// Most resources and tasks that one listener, or one session, subscribes to.
     pub subscription_uris: usize,
-    /// Most bytes of their URIs together.
+    /// Most bytes of their URIs and ids together.
     pub subscription_bytes: usize,
     /// How long an acknowledgement waits for the backends of its resources.
     pub subscription_time: Duration,

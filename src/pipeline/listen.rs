@@ -1,5 +1,6 @@
 //! Listening: `subscriptions/listen`, and what is its like in a session.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::app::App;
@@ -8,6 +9,7 @@ use crate::exchange::Exchange;
 use crate::exchange::Reply;
 use crate::legacy::LegacyError;
 use crate::legacy::session::Session;
+use crate::listen::task;
 use crate::listen::writer;
 use crate::listen::writer::Form;
 use crate::pipeline::Party;
@@ -15,6 +17,7 @@ use crate::pipeline::standing::Seat;
 use crate::pipeline::standing::Standing;
 use crate::protocol::call::Outcome;
 use crate::protocol::json::compose::Object;
+use crate::router;
 use crate::router::RouteError;
 use crate::router::listen::Filter;
 use crate::router::listen::readable;
@@ -41,11 +44,26 @@ pub(super) async fn answer(
             uris.push(uri);
         }
     }
+    // An id that does not open is left out like one of a task that never was.
+    let mut tasks = HashMap::new();
+    for id in filter.tasks {
+        let found = router::task::find(&snapshot, tenant, caller, &id, &app.keys, app.clock.now());
+        let Some(entry) = found.map(|found| task::entry(&found.home, &found.own)) else { continue };
+        if !tasks.contains_key(&entry.own) {
+            member.want(&entry.own, &entry)?;
+            tasks.insert(entry.own.clone(), id);
+        }
+    }
     drop(snapshot);
-    let uris = member.honoured(uris).await;
+    let wanted = uris.into_iter().chain(tasks.keys().cloned()).collect();
+    let (kept, uris): (Vec<_>, Vec<_>) =
+        member.honoured(wanted).await.into_iter().partition(|one| task::read(one).is_some());
+    tasks.retain(|key, _| kept.contains(key));
+    let told = tasks.values().cloned().collect();
     let party = Party { caller: caller.clone(), tenant: tenant.clone(), endpoint: endpoint.clone() };
-    let standing = Standing::new(app.clone(), party, caller.good_until(), seat);
-    let form = Form::Subscription { id: call.id.as_json().alone(), kinds: filter.kinds, uris };
+    let standing = Standing::new(app.clone(), party, caller.good_until(), seat)
+        .with_tasks(tasks, call.meta.capabilities.alone());
+    let form = Form::Subscription { id: call.id.as_json().alone(), kinds: filter.kinds, uris, tasks: told };
     Ok(Reply::Notices(writer::write(Arc::new(member), standing, form)))
 }
 

@@ -1,5 +1,6 @@
 //! Whether somebody who was admitted once, and still listens, would be admitted now.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,9 +10,15 @@ use tokio::time::sleep;
 use crate::app::App;
 use crate::legacy::registry::Listening;
 use crate::listen::places::Place;
+use crate::listen::task::Late;
 use crate::listen::writer::Audience;
 use crate::listen::writer::Over;
+use crate::methods;
+use crate::methods::tasks::Asking;
 use crate::pipeline::Party;
+use crate::protocol::json::Json;
+use crate::protocol::json::compose::Object;
+use crate::router;
 use crate::router::listen;
 use crate::telemetry::metrics::Open;
 
@@ -23,6 +30,10 @@ pub(super) struct Standing {
     end: u64,
     changes: watch::Receiver<()>,
     seat: Seat,
+    /// The tasks that it listens to: its own ids of them, by their keys.
+    tasks: HashMap<Arc<str>, Arc<str>>,
+    /// What its client declared that it can do.
+    capabilities: Json,
 }
 
 /// What it listens on.
@@ -44,7 +55,13 @@ impl Standing {
         let mut changes = app.tenants.changes();
         // It may have changed since the request was admitted.
         changes.mark_changed();
-        Self { app, party, end, changes, seat }
+        let (tasks, capabilities) = (HashMap::new(), Object::new().finish());
+        Self { app, party, end, changes, seat, tasks, capabilities }
+    }
+
+    /// The same, which listens to these tasks as a client with these capabilities.
+    pub(super) fn with_tasks(self, tasks: HashMap<Arc<str>, Arc<str>>, capabilities: Json) -> Self {
+        Self { tasks, capabilities, ..self }
     }
 
     fn is_admitted(&self) -> bool {
@@ -80,6 +97,17 @@ impl Audience for Standing {
         let Some(tenant) = self.app.tenants.current().tenant(&tenant.name) else { return false };
         let snapshot = self.app.catalogs.snapshot(&tenant).await;
         listen::readable(&snapshot, caller, &tenant, uri).is_ok()
+    }
+
+    async fn task(&self, key: &str) -> Result<Option<Json>, Late> {
+        let (app, Party { caller, tenant, .. }) = (&self.app, &self.party);
+        let Some(id) = self.tasks.get(key) else { return Ok(None) };
+        let Some(tenant) = app.tenants.current().tenant(&tenant.name) else { return Ok(None) };
+        let snapshot = app.catalogs.snapshot(&tenant).await;
+        let found = router::task::find(&snapshot, &tenant, caller, id, &app.keys, app.clock.now());
+        let Some(task) = found else { return Ok(None) };
+        let asking = Asking { caller, capabilities: &self.capabilities, limits: &app.limits };
+        methods::tasks::current(asking, &task, &snapshot, &app.metrics).await.map_err(|_| Late)
     }
 }
 

@@ -99,6 +99,11 @@ impl Meta {
         Ok(members.with(capabilities))
     }
 
+    /// What there is of it where a client with these capabilities asks for nothing itself.
+    pub fn bare(capabilities: Json) -> Self {
+        Members::default().with(capabilities)
+    }
+
     /// The `_meta` of a request in a session, whose client declared its `capabilities` at the start.
     /// It may be missing, and nothing is required of it.
     pub fn in_session(meta: Option<&Json>, capabilities: Json) -> Result<Self, ProtocolError> {

@@ -11,6 +11,12 @@ pub const FILTER: &str = "notifications";
 /// The member of a filter that has the URIs of resources.
 pub const URIS: &str = "resourceSubscriptions";
 
+/// The member of a filter that has the ids of tasks.
+pub const TASK_IDS: &str = "taskIds";
+
+/// What a task is at.
+pub const TASK: &str = "notifications/tasks";
+
 /// The first message of a subscription.
 pub const ACKNOWLEDGED: &str = "notifications/subscriptions/acknowledged";
 

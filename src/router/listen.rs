@@ -1,5 +1,6 @@
 //! `subscriptions/listen`: to what, and which resources a caller may hear of.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use crate::catalog::entry::Entry;
@@ -14,7 +15,9 @@ use crate::protocol::json::Kind as Type;
 use crate::protocol::subscription::FILTER;
 use crate::protocol::subscription::Kind;
 use crate::protocol::subscription::Kinds;
+use crate::protocol::subscription::TASK_IDS;
 use crate::protocol::subscription::URIS;
+use crate::protocol::tasks;
 use crate::router::RouteError;
 use crate::router::allows;
 
@@ -25,15 +28,18 @@ pub struct Filter {
     pub kinds: Kinds,
     /// The resources whose contents change, each once, as the client spells them.
     pub uris: Vec<Arc<str>>,
+    /// The tasks that go on, each once, as the client knows them.
+    pub tasks: Vec<Arc<str>>,
 }
 
 impl Filter {
     /// Refuses a filter that is too large.
     pub fn check(&self, limits: &Limits) -> Result<(), RouteError> {
-        let bytes: usize = self.uris.iter().map(|uri| uri.len()).sum();
-        if self.uris.len() > limits.subscription_uris || bytes > limits.subscription_bytes {
+        let names = || self.uris.iter().chain(&self.tasks);
+        let bytes: usize = names().map(|name| name.len()).sum();
+        if names().count() > limits.subscription_uris || bytes > limits.subscription_bytes {
             return Err(RouteError::InvalidParams(
-                "`params.notifications.resourceSubscriptions` names more than one subscription may have",
+                "`params.notifications` names more resources and tasks than one subscription may have",
             ));
         }
         Ok(())
@@ -62,16 +68,29 @@ pub(super) fn filter(exchange: &Exchange) -> Result<Filter, RouteError> {
             wanted.kinds = wanted.kinds.or([kind].into_iter().collect());
         }
     }
-    let Some(uris) = filter.member(URIS) else { return Ok(wanted) };
-    if uris.kind() != Type::Array || uris.elements().any(|uri| uri.kind() != Type::String) {
-        return Err(RouteError::InvalidParams(
+    if let Some(uris) = filter.member(URIS) {
+        wanted.uris = strings(&uris).ok_or(RouteError::InvalidParams(
             "`params.notifications.resourceSubscriptions` must be an array of strings",
-        ));
+        ))?;
     }
-    let mut uris: Vec<Arc<str>> = uris.elements().filter_map(|uri| Some(uri.string_ref()?.into())).collect();
-    let mut seen = std::collections::HashSet::new();
-    uris.retain(|uri| seen.insert(uri.clone()));
-    Ok(Filter { uris, ..wanted })
+    if let Some(ids) = filter.member(TASK_IDS) {
+        // spec: SEP-2663, Task Status Notifications; row EX-06
+        tasks::declared(&exchange.call.meta.capabilities).ok_or(RouteError::NeedsTasks)?;
+        wanted.tasks = strings(&ids)
+            .ok_or(RouteError::InvalidParams("`params.notifications.taskIds` must be an array of strings"))?;
+    }
+    Ok(wanted)
+}
+
+/// The strings of an array of strings, each once.
+fn strings(list: &Json) -> Option<Vec<Arc<str>>> {
+    if list.kind() != Type::Array || list.elements().any(|one| one.kind() != Type::String) {
+        return None;
+    }
+    let mut all: Vec<Arc<str>> = list.elements().filter_map(|one| Some(one.string_ref()?.into())).collect();
+    let mut seen = HashSet::new();
+    all.retain(|one| seen.insert(one.clone()));
+    Some(all)
 }
 
 /// The resource of this URI, if `caller` may read it: who may not is told nothing of its changes, either.

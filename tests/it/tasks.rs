@@ -1,6 +1,8 @@
 //! Tasks (`io.modelcontextprotocol/tasks`): who is told that a client knows them, whose they are, and what
 //! goes through.
 
+mod listening;
+
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -42,6 +44,9 @@ async fn working() -> Upstream {
     let upstream = Upstream::start().await;
     upstream.capabilities(SERVER).behave("echo", task("task", OWN, "working", ""));
     upstream.behave("tasks/get", task("complete", OWN, "working", ""));
+    // To be listed again at once.
+    let echo = r#"{"name":"echo","inputSchema":{"type":"object"}}"#;
+    upstream.behave("tools/list", Behaviour::Result(format!(r#"{{"tools":[{echo}],"ttlMs":0}}"#)));
     upstream
 }
 
@@ -175,7 +180,7 @@ async fn what_a_task_is_at_is_relayed_if_it_is_the_task_that_was_asked_for() {
     let upstream = working().await;
     let (gw, alice) = before(&upstream, "").await;
     let id = made(&alice, "up_echo").await;
-    let result = r#"{"content":[{"type":"resource_link","uri":"x://1","name":"one"}, 7],"isError":true,"resultType":"complete","structuredContent":{"n":1.10E+2}}"#;
+    let result = r#"{"content":[{"type":"resource_link","uri":"x://1","name":"one"},7],"isError":true,"resultType":"complete","structuredContent":{"n":1.10E+2}}"#;
     for (status, more, shown) in [
         ("completed", format!(r#","result":{result}"#), result.replace("x://1", "up+x://1")),
         (
@@ -309,7 +314,10 @@ async fn a_tool_that_only_runs_as_a_task_is_listed_and_says_what_it_needs() {
     let job = r#"{"name":"job","execution":{"taskSupport":"required"},"inputSchema":{"type":"object"}}"#;
     let required = r#"{"requiredCapabilities":{"extensions":{"io.modelcontextprotocol/tasks":{}}}}"#;
     let error = format!(r#"{{"code":-32021,"message":"only as a task","data":{required}}}"#);
-    upstream.tool("job", job).behave("job", Behaviour::Error(400, error));
+    upstream
+        .behave("tools/list", Behaviour::Echo)
+        .tool("job", job)
+        .behave("job", Behaviour::Error(400, error));
     let (gw, alice) = before(&upstream, "").await;
     assert_eq!(alice.tools().await, ["up_echo", "up_job"]);
     for capabilities in ["{}", r#"{"extensions":{"io.modelcontextprotocol/ui":{}}}"#] {
@@ -365,10 +373,8 @@ async fn a_task_of_somebody_else_is_as_unknown_as_one_that_never_was() {
     std::fs::write(&file, "tenants: {}").unwrap();
     let gw = Gateway::start_with(SHARED, |settings| {
         settings.tenants = Some(file.clone());
-        let times = |limits: &mut fondaco::model::limits::Limits| {
-            (limits.task_time, limits.task_time_most) = (Duration::from_secs(90), Duration::from_secs(180));
-        };
-        times(&mut settings.limits);
+        let limits = &mut settings.limits;
+        (limits.task_time, limits.task_time_most) = (Duration::from_secs(600), Duration::from_secs(1200));
     })
     .await;
     let issuer = format!("http://{}/dev-issuer", gw.addr);
@@ -421,15 +427,15 @@ async fn a_task_of_somebody_else_is_as_unknown_as_one_that_never_was() {
         upstream.behave("echo", Behaviour::Result(ends));
         made(&alice, "echo").await
     };
-    gw.app.clock.advance(89);
+    gw.app.clock.advance(500);
     about(&alice, "tasks/get", &id).await.result();
-    gw.app.clock.advance(2);
+    gw.app.clock.advance(101);
     let before = upstream.count("tasks/get");
     let answer = about(&alice, "tasks/get", &id).await;
     assert_eq!((answer.text(), upstream.count("tasks/get")), (seen.pop_last().unwrap(), before), "expired");
     // The task's own time counts, within bounds.
     about(&alice, "tasks/get", &forever).await.result();
-    gw.app.clock.advance(90);
+    gw.app.clock.advance(600);
     assert_eq!(about(&alice, "tasks/get", &forever).await.refusal(), (200, -32602));
     gw.stop().await;
 }
@@ -465,7 +471,11 @@ async fn every_replica_with_the_keys_knows_every_task_at_once() {
     // "a key of a test and not a secret"
     let key = RingKey::parse("YSBrZXkgb2YgYSB0ZXN0IGFuZCBub3QgYSBzZWNyZXQ").unwrap();
     let replica = async || {
-        let gw = Gateway::start_with(&tenants, |settings| settings.keys.ring = vec![key.clone()]).await;
+        let gw = Gateway::start_with(&tenants, |settings| {
+            settings.keys.ring = vec![key.clone()];
+            settings.limits.first_catalog_time = Duration::from_millis(500);
+        })
+        .await;
         let token = issuer.token(&format!("http://{}/t/acme/mcp", gw.addr), Clock::default().now());
         let alice = Caller { addr: gw.addr, path: "/t/acme/mcp".to_owned(), token };
         (gw, alice)
@@ -474,7 +484,7 @@ async fn every_replica_with_the_keys_knows_every_task_at_once() {
     let id = made(&alice, "up_echo").await;
     one.stop().await;
     // Also one that has not come to list its backend yet.
-    upstream.behave("tools/list", Behaviour::Hang).behave("server/discover", Behaviour::Hang);
+    upstream.behave("tools/list", Behaviour::Hang);
     let (other, there) = replica().await;
     assert_eq!(about(&there, "tasks/get", &id).await.result()["taskId"], id.as_str());
     upstream.stop();
@@ -507,7 +517,7 @@ async fn whoever_leaves_ends_a_request_and_never_a_task() {
     assert!(!told, "{:?}", upstream.methods());
 
     // Nor does a tool end its tasks that is in the catalog no more.
-    upstream.behave("tools/list", Behaviour::Result(r#"{"tools":[]}"#.into()));
+    upstream.behave("tools/list", Behaviour::Result(r#"{"tools":[],"ttlMs":0}"#.into()));
     eventually("the tool is gone", async || alice.tools().await.is_empty()).await;
     assert_eq!(about(&alice, "tasks/get", &id).await.result()["status"], "working");
     gw.stop().await;

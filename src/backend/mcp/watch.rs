@@ -82,7 +82,9 @@ impl Watches {
         let place =
             Place { _permit: permit, _counted: Open::new(&upstream.around.metrics.upstream_watches_open) };
         let era = probe.era().await?;
+        // Whoever tells nothing of its lists may tell what its tasks are at.
         if let Some((known, until)) = *self.unheard()
+            && interest.tasks.is_empty()
             && known == era
             && Instant::now() < until
         {

@@ -4,7 +4,6 @@
 //! that nothing is missed; after a gap everything behind it counts as changed.
 
 use std::collections::HashMap;
-use std::collections::HashSet;
 use std::future::pending;
 use std::pin::pin;
 use std::sync::Arc;
@@ -25,9 +24,11 @@ use crate::backend::watch::Interest;
 use crate::backend::watch::Watching;
 use crate::catalog::entry::Home;
 use crate::listen::hub::Hub;
+use crate::listen::task;
 use crate::model::chance;
 use crate::model::limits::Limits;
 use crate::model::name::TenantName;
+use crate::protocol::tasks::TASK_ID;
 
 /// How long what is wanted is let settle before a strand is reopened for it.
 const SETTLE: Duration = Duration::from_millis(20);
@@ -162,7 +163,7 @@ impl Strand {
 
     /// The backend was asked for `sent`: those who waited for it, and have heard nothing, hear of it now.
     fn opened(&self, hub: &Hub, sent: &[Arc<str>], honoured: &Interest) {
-        let honoured: HashSet<_> = honoured.uris.iter().collect();
+        let honoured = task::honoured(&self.home.config.name, honoured);
         let mut missed = Vec::new();
         let mut state = self.state();
         state.failing = false;
@@ -268,7 +269,7 @@ pub(in crate::listen) async fn follow(hub: Arc<Hub>, strand: Arc<Strand>) {
 
 /// Opens a subscription for `uris`.
 async fn begin(hub: &Hub, strand: &Strand, uris: &[Arc<str>]) -> Option<Watching> {
-    let interest = Interest { uris: uris.to_vec(), ..Interest::default() };
+    let interest = task::interest(uris);
     match strand.home.live.watch(interest).await {
         Ok(watching) => {
             strand.opened(hub, uris, &watching.honoured);
@@ -295,8 +296,12 @@ fn finish(hub: &Hub, strand: &Strand, mut old: Open) {
 fn tell(hub: &Hub, strand: &Strand, change: Change) {
     match change {
         Change::Resource(own) => hub.resource_changed(&strand.tenant, &strand.home.config.name, &own),
+        Change::Task(task) => {
+            let own = task.member(TASK_ID).and_then(|id| id.string()).unwrap_or_default();
+            hub.missed(&strand.tenant, &strand.home, &task::key(&strand.home.config.name, &own));
+        }
         // Not asked for here.
-        Change::Tools | Change::Prompts | Change::Resources | Change::Task(_) => {}
+        Change::Tools | Change::Prompts | Change::Resources => {}
     }
 }
 
