@@ -10,6 +10,7 @@ use crate::auth::dev_issuer::DevIssuer;
 use crate::catalog::refresh::Catalogs;
 use crate::legacy::lasting::Orphanage;
 use crate::legacy::registry::Sessions;
+use crate::methods::checks::Checks;
 use crate::model::clock::Clock;
 use crate::model::limits::Limits;
 use crate::seal::KeyRing;
@@ -29,6 +30,8 @@ pub struct App {
     pub auth: Authenticator,
     /// What each tenant serves.
     pub catalogs: Catalogs,
+    /// The checks of arguments and results that go on now.
+    pub checks: Arc<Checks>,
     /// What the bodies that are held now may hold.
     pub bodies: Arc<Budget>,
     /// What handles are sealed with.

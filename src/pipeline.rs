@@ -214,8 +214,9 @@ async fn perform(app: &App, exchange: &Exchange, routed: Routed) -> Result<Reply
         }
         Route::Tool(tool) => {
             trace::tool(&Span::current(), &tool.entry.public);
+            let (catalogs, checks) = (&app.catalogs, &app.checks);
             let call =
-                methods::tools_call::answer(exchange, &tool, &snapshot, &app.catalogs, limits, metrics);
+                methods::tools_call::answer(exchange, &tool, &snapshot, catalogs, checks, limits, metrics);
             call.await
         }
         Route::Prompt(prompt) => {

@@ -118,6 +118,7 @@ impl Server {
             auth: Authenticator::new(egress.clone(), clock.clone(), &limits, metrics.clone()),
             bodies: Budget::new(limits.bodies_bytes),
             catalogs: Catalogs::new(egress, limits.clone(), metrics.clone()),
+            checks: Arc::default(),
             sessions: Sessions::new(&limits),
             orphanage: Orphanage::new(&limits, tasks.clone()),
             limits,

@@ -65,6 +65,7 @@ limits! {
     batch_calls: count 1, 1_000;
     batch_bytes: size KIB, 1024 * MIB;
     upstream_bytes: size KIB, 1024 * MIB;
+    media_bytes: size KIB, 1024 * MIB;
     upstream_batch: count 1, 10_000;
     upstream_replies: count 1, 10_000;
     upstream_calls: count 1, 100_000;

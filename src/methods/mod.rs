@@ -1,11 +1,13 @@
 //! The methods that are served, one file each.
 
+pub mod checks;
 pub mod complete;
 mod declare;
 pub mod discover;
 mod forward;
 mod links;
 pub mod lists;
+mod media;
 pub mod prompts_get;
 pub mod resources_read;
 pub mod tools_call;
@@ -18,6 +20,7 @@ use crate::exchange::Exchange;
 use crate::model::endpoint::Owner;
 use crate::model::limits::Limits;
 use crate::protocol::json::Json;
+use crate::protocol::json::compose::Array;
 use crate::protocol::json::compose::Object;
 use crate::protocol::meta::SERVER_INFO;
 use crate::protocol::meta::our_info;
@@ -37,6 +40,19 @@ pub enum CallError {
 /// The `_meta` of a result that is ours alone.
 fn own_meta() -> Json {
     Object::new().put(SERVER_INFO, &our_info()).finish()
+}
+
+/// A tool result that says why there is no other, so that a model can mend what it asked for.
+///
+/// spec: server/tools, Error Handling
+fn failed(problem: &str) -> Json {
+    let text = Object::new().put_str("type", "text").put_str("text", problem).finish();
+    Object::new()
+        .put_str("resultType", "complete")
+        .put("content", &Array::new().push(&text).finish())
+        .put_bool("isError", true)
+        .put("_meta", &own_meta())
+        .finish()
 }
 
 /// How long a list may be kept while a backend has never been listed: it will be there any moment.

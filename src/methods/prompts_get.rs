@@ -9,6 +9,8 @@ use crate::exchange::Reply;
 use crate::methods::CallError;
 use crate::methods::forward::forward;
 use crate::methods::links::Links;
+use crate::methods::media;
+use crate::methods::media::Blocks;
 use crate::model::limits::Limits;
 use crate::telemetry::metrics::Metrics;
 
@@ -26,7 +28,9 @@ pub async fn answer(
     metrics: &Arc<Metrics>,
 ) -> Result<Reply<CallError>, CallError> {
     let links = Links::of(&prompt.entry, snapshot);
-    let finish = move |outcome| Ok(links.change(outcome, Links::messages));
+    let most = limits.media_bytes;
+    let finish =
+        move |outcome| Ok(links.change(media::within(outcome, Blocks::Messages, most), Links::messages));
     let params = exchange.call.params.clone();
     forward(exchange, &prompt.entry, params, Vec::new(), finish, limits, metrics).await
 }

@@ -11,6 +11,8 @@ use crate::methods::forward::forward;
 use crate::methods::hinted;
 use crate::methods::links::Links;
 use crate::methods::may_be_public;
+use crate::methods::media;
+use crate::methods::media::Blocks;
 use crate::model::limits::Limits;
 use crate::protocol::caching;
 use crate::protocol::call::Outcome;
@@ -35,7 +37,9 @@ pub async fn answer(
 ) -> Result<Reply<CallError>, CallError> {
     let links = Links::of(resource, snapshot);
     let (public, uri) = (may_be_public(exchange), resource.public.clone());
+    let most = limits.media_bytes;
     let finish = move |outcome| {
+        let outcome = media::within(outcome, Blocks::Contents, most);
         Ok(match links.change(outcome, Links::contents) {
             Outcome::Result(result) => Outcome::Result(cacheable(&result, public)),
             Outcome::Error(error) => Outcome::Error(not_found(error, &uri)),

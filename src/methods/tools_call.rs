@@ -1,44 +1,27 @@
 //! `tools/call`: steps 19 to 22.
 
-use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::LazyLock;
-use std::sync::Mutex;
-use std::sync::PoisonError;
-use std::sync::Weak;
-
-use tokio::sync::Semaphore;
-use tokio::task::JoinError;
 
 use crate::backend::BackendError;
 use crate::catalog::mirror::check_mirrored;
 use crate::catalog::mirror::mint;
 use crate::catalog::refresh::Catalogs;
-use crate::catalog::schema::Validator;
 use crate::catalog::snapshot::Snapshot;
 use crate::catalog::tool::Tool;
 use crate::exchange::Exchange;
 use crate::exchange::Reply;
 use crate::methods::CallError;
+use crate::methods::checks::Checks;
+use crate::methods::failed;
 use crate::methods::forward::forward;
 use crate::methods::links::Links;
+use crate::methods::media;
+use crate::methods::media::Blocks;
 use crate::model::limits::Limits;
-use crate::model::name::TenantName;
 use crate::protocol::call::Outcome;
-use crate::protocol::json::Json;
-use crate::protocol::json::compose::Array;
-use crate::protocol::json::compose::Object;
 use crate::router;
 use crate::router::RouteError;
 use crate::telemetry::metrics::Metrics;
-
-/// How many checks that may take long are made at a time: arguments of 4 MiB can weigh tens of them
-/// while they are checked.
-static SLOW_CHECKS: Semaphore = Semaphore::const_new(2);
-
-/// Whose turn it is among the checks of one tenant, for each that has some: a tenant waits for
-/// its own first, so that it takes one of [`SLOW_CHECKS`] at a time and others get the next.
-static TURNS: LazyLock<Mutex<HashMap<TenantName, Weak<Semaphore>>>> = LazyLock::new(Mutex::default);
 
 /// Calls `tool`, once more if the backend says that our headers are stale.
 ///
@@ -49,17 +32,18 @@ pub async fn answer(
     tool: &Arc<Tool>,
     snapshot: &Arc<Snapshot>,
     catalogs: &Catalogs,
+    checks: &Arc<Checks>,
     limits: &Limits,
     metrics: &Arc<Metrics>,
 ) -> Result<Reply<CallError>, CallError> {
-    match attempt(exchange, tool, snapshot, limits, metrics).await {
+    match attempt(exchange, tool, snapshot, checks, limits, metrics).await {
         // The backend refused before it acted, so a second try repeats nothing.
         // spec: streamable-http, Client Behavior
         Err(CallError::Backend(BackendError::Stale)) => {
             catalogs.refreshed(&exchange.tenant.name, tool.entry.backend()).await;
             let snapshot = catalogs.snapshot(&exchange.tenant).await;
             let tool = router::tool(&snapshot, exchange)?;
-            attempt(exchange, &tool, &snapshot, limits, metrics).await
+            attempt(exchange, &tool, &snapshot, checks, limits, metrics).await
         }
         other => other,
     }
@@ -69,6 +53,7 @@ async fn attempt(
     exchange: &Exchange,
     tool: &Tool,
     snapshot: &Arc<Snapshot>,
+    checks: &Arc<Checks>,
     limits: &Limits,
     metrics: &Arc<Metrics>,
 ) -> Result<Reply<CallError>, CallError> {
@@ -78,101 +63,26 @@ async fn attempt(
         check_mirrored(&tool.header_params, arguments.as_ref(), mirrored)
             .map_err(|(header, problem)| RouteError::ParamMismatch { header, problem })?;
     }
-    if let Err(problem) = check(&exchange.tenant.name, &tool.validator, arguments.as_ref()).await {
+    let tenant = &exchange.tenant.name;
+    if let Some(input) = &tool.input
+        && let Err(problem) = checks.arguments(tenant, input, arguments.as_ref()).await
+    {
         return Ok(Reply::Once(Outcome::Result(failed(&problem))));
     }
     let headers = mint(&tool.header_params, arguments.as_ref());
     let links = Links::of(&tool.entry, snapshot);
-    let finish = move |outcome| Ok(links.change(outcome, Links::content));
-    forward(exchange, &tool.entry, call.params.clone(), headers, finish, limits, metrics).await
-}
-
-/// Step 21. What may take long is done on a thread that may be held up, a few at a time, and of
-/// each tenant one.
-///
-/// # Cancel safety
-/// Dropping the future leaves a check that has begun to its end, which is bounded.
-async fn check(
-    tenant: &TenantName,
-    validator: &Arc<Validator>,
-    arguments: Option<&Json>,
-) -> Result<(), String> {
-    let Some(slow) = arguments.filter(|arguments| validator.is_slow(arguments)) else {
-        return validator.check(arguments);
+    let most = limits.media_bytes;
+    let finish = move |outcome| {
+        if let Outcome::Result(result) = &outcome
+            && let Some(problem) = media::too_large(result, Blocks::Content, most)
+        {
+            return Ok(Outcome::Result(failed(&problem)));
+        }
+        Ok(links.change(outcome, Links::content))
     };
-    let turn = turn(tenant).acquire_owned().await;
-    let slot = SLOW_CHECKS.acquire().await;
-    let (validator, arguments) = (validator.clone(), slow.clone());
-    let checking = tokio::task::spawn_blocking(move || {
-        let _until_done = (turn, slot);
-        validator.check(Some(&arguments))
-    });
-    match checking.await.map_err(JoinError::try_into_panic) {
-        Ok(verdict) => verdict,
-        Err(Ok(panic)) => std::panic::resume_unwind(panic),
-        Err(Err(_)) => Err("the gateway ended before the arguments were checked".to_owned()),
-    }
-}
-
-/// The one turn of a tenant's checks. It is there for as long as somebody has it or waits for it.
-fn turn(tenant: &TenantName) -> Arc<Semaphore> {
-    let mut turns = TURNS.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(turn) = turns.get(tenant).and_then(Weak::upgrade) {
-        return turn;
-    }
-    turns.retain(|_, turn| turn.strong_count() > 0);
-    let turn = Arc::new(Semaphore::new(1));
-    turns.insert(tenant.clone(), Arc::downgrade(&turn));
-    turn
-}
-
-/// A tool result that says why the arguments are refused, so that a model can mend them.
-///
-/// spec: server/tools, Error Handling
-fn failed(problem: &str) -> Json {
-    let text = Object::new().put_str("type", "text").put_str("text", problem).finish();
-    Object::new()
-        .put_str("resultType", "complete")
-        .put("content", &Array::new().push(&text).finish())
-        .put_bool("isError", true)
-        .put("_meta", &super::own_meta())
-        .finish()
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-
-    use bytes::Bytes;
-    use futures_util::StreamExt;
-    use futures_util::stream::FuturesUnordered;
-    use serde_json::json;
-
-    use super::check;
-    use crate::catalog::schema::Judged;
-    use crate::catalog::schema::Patterns;
-    use crate::model::limits::Limits;
-    use crate::model::name::TenantName;
-    use crate::protocol::json::Json;
-
-    fn json(text: String) -> Json {
-        Json::parse(Bytes::from(text), 64).unwrap()
-    }
-
-    #[tokio::test]
-    async fn a_tenants_large_arguments_wait_for_each_other_and_not_for_others() {
-        let schema = json!({"type": "object", "properties": {"a": {"items": {"type": "integer"}}}});
-        let judged = Judged::new(&Json::from_value(&schema), &Limits::default()).unwrap();
-        let validator = Arc::new(judged.compile(&mut Patterns::default()).unwrap());
-        let large = json(format!(r#"{{"a":[{}0]}}"#, "0,".repeat(100_000)));
-        let tenants =
-            ["acme", "acme", "acme", "acme", "acme", "globex"].map(|name| TenantName::new(name).unwrap());
-        let checks = tenants.iter().map(async |tenant| {
-            check(tenant, &validator, Some(&large)).await.unwrap();
-            tenant.as_str()
-        });
-        let ended: Vec<_> = checks.collect::<FuturesUnordered<_>>().collect().await;
-        // In the order of arrival it would be the last.
-        assert!(ended[..4].contains(&"globex"), "{ended:?}");
-    }
+    let reply = forward(exchange, &tool.entry, call.params.clone(), headers, finish, limits, metrics).await?;
+    Ok(match &tool.output {
+        Some(output) => checks.reply(tenant, output, reply).await,
+        None => reply,
+    })
 }

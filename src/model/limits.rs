@@ -70,6 +70,8 @@ pub struct Limits {
     pub batch_bytes: usize,
     /// Longest answer, or one SSE event, of a backend.
     pub upstream_bytes: usize,
+    /// Longest base64 of one image, sound or file in a result; within `upstream_bytes`.
+    pub media_bytes: usize,
     /// Most messages that a backend may send together, in one array.
     pub upstream_batch: usize,
     /// Most answers to a backend's own requests that are on their way in one session.
@@ -188,6 +190,7 @@ impl Default for Limits {
             batch_calls: 8,
             batch_bytes: 16 << 20,
             upstream_bytes: 4 << 20,
+            media_bytes: 3 << 20,
             upstream_batch: 100,
             upstream_replies: 64,
             upstream_calls: 512,

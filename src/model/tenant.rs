@@ -59,6 +59,20 @@ pub struct Backend {
     pub scopes: Vec<ScopeRule>,
     /// What we authenticate with upstream.
     pub credential: Option<Credential>,
+    /// What of its tools' calls is checked against their schemas.
+    pub validate: Validate,
+}
+
+/// What of the calls of a backend's tools is checked against the tools' schemas.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Validate {
+    /// Nothing.
+    Off,
+    /// The arguments.
+    #[default]
+    Arguments,
+    /// The arguments, and the structured content of results.
+    Both,
 }
 
 /// The kinds of backend.

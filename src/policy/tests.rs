@@ -19,6 +19,7 @@ use crate::model::tenant::ObjectKind;
 use crate::model::tenant::ScopeRule;
 use crate::model::tenant::Tenant;
 use crate::model::tenant::Uris;
+use crate::model::tenant::Validate;
 
 fn rule(kind: Option<ObjectKind>, glob: &str, needs: &str) -> ScopeRule {
     ScopeRule { kind, glob: glob.into(), needs: Scopes::parse(needs) }
@@ -34,6 +35,7 @@ fn backend(scopes: Vec<ScopeRule>) -> Arc<Backend> {
         idle_timeout: Duration::from_secs(30),
         scopes,
         credential: None,
+        validate: Validate::default(),
     })
 }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 use http::HeaderName;
 use url::Url;
 
+use crate::config::node::Value;
 use crate::config::public;
 use crate::config::reader::At;
 use crate::config::reader::Fields;
@@ -19,14 +20,15 @@ use crate::model::tenant::CredentialPlace;
 use crate::model::tenant::ObjectKind;
 use crate::model::tenant::ScopeRule;
 use crate::model::tenant::Uris;
+use crate::model::tenant::Validate;
 use crate::model::uri;
 use crate::tenant::secret::Secret;
 
 /// The longest prefix, of the 64 characters that a public name may have.
 const PREFIX: usize = 32;
 
-const KEYS: [&str; 9] =
-    ["kind", "url", "era", "prefix", "uris", "timeout", "idle_timeout", "scopes", "credential"];
+const KEYS: [&str; 10] =
+    ["kind", "url", "era", "prefix", "uris", "timeout", "idle_timeout", "scopes", "credential", "validate"];
 
 /// Headers that are about the message, the connection or the protocol, not about who sends it.
 const RESERVED: [&str; 26] = [
@@ -86,6 +88,12 @@ pub(super) fn read(name: &str, at: &At<'_>, secrets: &[Secret], declared: &[&str
     let rules = fields.get("scopes").map_or_else(Vec::new, |at| at.entries());
     let scopes = rules.iter().filter_map(|(glob, at)| rule(glob, at)).collect();
     let credential = fields.get("credential").map(|at| credential(&at, secrets, declared));
+    let words = [("off", Validate::Off), ("arguments", Validate::Arguments), ("both", Validate::Both)];
+    let validate = fields.get("validate").map_or(Some(Validate::default()), |at| match at.node.value {
+        // YAML 1.1 readers take the bare word for a boolean.
+        Value::Bool(false) => Some(Validate::Off),
+        _ => at.word(&words),
+    });
     Some(Backend {
         name: parsed?,
         kind: kind?,
@@ -98,6 +106,7 @@ pub(super) fn read(name: &str, at: &At<'_>, secrets: &[Secret], declared: &[&str
             Some(credential) => Some(credential?),
             None => None,
         },
+        validate: validate?,
     })
 }
 

@@ -3,6 +3,7 @@
 
 mod architecture;
 mod cases;
+mod catalog;
 mod commands;
 mod compatibility;
 mod conformance;

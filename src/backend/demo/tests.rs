@@ -37,6 +37,7 @@ fn demo_with(timeout: Duration, idle_timeout: Duration) -> Demo {
         idle_timeout,
         scopes: Vec::new(),
         credential: None,
+        validate: tenant::Validate::default(),
     }))
 }
 

@@ -63,6 +63,7 @@ fn config_of(url: &str, era: BackendEra) -> tenant::Backend {
         idle_timeout: Duration::from_secs(5),
         scopes: vec![tenant::ScopeRule { kind: None, glob: "*".into(), needs: Scopes::default() }],
         credential: None,
+        validate: tenant::Validate::default(),
     }
 }
 
