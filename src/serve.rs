@@ -117,7 +117,7 @@ impl Server {
         let app = Arc::new(App {
             auth: Authenticator::new(egress.clone(), clock.clone(), &limits, metrics.clone()),
             bodies: Budget::new(limits.bodies_bytes),
-            catalogs: Catalogs::new(egress, limits.clone(), metrics.clone()),
+            catalogs: Catalogs::open(&settings.data_dir, egress, limits.clone(), metrics.clone()),
             checks: Arc::default(),
             sessions: Sessions::new(&limits),
             orphanage: Orphanage::new(&limits, tasks.clone()),

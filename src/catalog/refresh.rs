@@ -3,6 +3,8 @@
 //! A tenant gets a state when it is first asked for, and a new one when its configuration
 //! changes; each backend of it has one task. A backend that fails keeps its last lists.
 
+mod keeping;
+
 use std::collections::HashMap;
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -26,6 +28,8 @@ use crate::catalog::entry::Home;
 use crate::catalog::snapshot::Snapshot;
 use crate::catalog::source;
 use crate::catalog::source::Source;
+use crate::catalog::stored::Record;
+use crate::catalog::stored::Shelf;
 use crate::egress::Egress;
 use crate::model::limits::Limits;
 use crate::model::name::BackendName;
@@ -51,6 +55,8 @@ struct Inner {
     tasks: TaskTracker,
     stop: CancellationToken,
     metrics: Arc<Metrics>,
+    /// Where the last good catalogs are.
+    shelf: Shelf,
     /// What the backends get.
     around: Surroundings,
 }
@@ -75,21 +81,14 @@ struct State {
     /// Serialises the composing of snapshots.
     composing: Mutex<()>,
     stop: CancellationToken,
+    /// What is stored of it.
+    record: Record,
 }
 
 impl Catalogs {
-    /// No catalogs yet. Backends are asked through `egress`.
+    /// No catalogs yet, and none that outlive the process. Backends are asked through `egress`.
     pub fn new(egress: Egress, limits: Arc<Limits>, metrics: Arc<Metrics>) -> Self {
-        let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
-        let around = Surroundings {
-            egress,
-            limits: limits.clone(),
-            metrics: metrics.clone(),
-            seats: Arc::default(),
-            tasks: tasks.clone(),
-            stop: stop.clone(),
-        };
-        Self(Arc::new(Inner { limits, tenants: RwLock::default(), tasks, stop, metrics, around }))
+        Self::with(Shelf::default(), egress, limits, metrics)
     }
 
     /// The tenant's catalog now. Only the first build of a configuration is waited for, together,
@@ -104,6 +103,9 @@ impl Catalogs {
             let asked = state.stop.run_until_cancelled(asked);
             let _ = tokio::time::timeout(self.0.limits.first_catalog_time, asked).await;
             state.ready.store(true, Ordering::Release);
+            // What is shown from now on is a contract. Off the road: there may be many names.
+            let shown = state.clone();
+            let _ = tokio::task::spawn_blocking(move || shown.settle()).await;
         }
         state.snapshot.load_full()
     }
@@ -136,6 +138,7 @@ impl Catalogs {
     /// configurations are not asked any more. A request that still travels with an earlier
     /// configuration is served with what there is, and makes nothing new.
     pub fn retain(&self, tenants: &[Arc<Tenant>]) {
+        self.0.shelf.retain(tenants);
         let mut known = self.0.tenants.write().unwrap_or_else(PoisonError::into_inner);
         let now = tenants.iter().map(|tenant| (tenant.name.clone(), tenant.clone())).collect();
         let before = std::mem::replace(&mut known.current, now);
@@ -233,15 +236,18 @@ impl State {
             let home = Home { config: config.clone(), live };
             Arc::new(Source::new(home, earlier.map(|source| &**source)))
         };
+        let record = Record::new(inner.shelf.clone(), tenant.clone(), earlier.map(|state| &state.record));
+        let empty = |revision| Snapshot::compose(revision, &tenant, &[], &record.owners(), &inner.limits);
         let revision = earlier.map_or(0, |state| state.snapshot.load().revision + 1);
         Self {
             sources: tenant.backends.iter().map(source).collect(),
-            snapshot: ArcSwap::from_pointee(Snapshot::compose(revision, &tenant, &[], &inner.limits)),
+            snapshot: ArcSwap::from_pointee(empty(revision)),
             limits: inner.limits.clone(),
             tenant,
             ready: AtomicBool::new(false),
             composing: Mutex::new(()),
             stop: inner.stop.child_token(),
+            record,
         }
     }
 
@@ -256,13 +262,20 @@ impl State {
         let _one = self.composing.lock().unwrap_or_else(PoisonError::into_inner);
         let parts: Vec<_> = self.sources.iter().filter_map(|source| source.part()).collect();
         let old = self.snapshot.load_full();
-        let new = Snapshot::compose(old.revision + 1, &self.tenant, &parts, &self.limits);
+        let new = Snapshot::compose(
+            old.revision + 1,
+            &self.tenant,
+            &parts,
+            &self.record.owners().still(&parts),
+            &self.limits,
+        );
         let known: HashSet<_> = old.left_out.iter().chain(&old.cleaned).collect();
         let fresh = |remarks: &[_]| {
             remarks.iter().filter(|remark| !known.contains(remark)).cloned().collect::<Vec<_>>()
         };
         let (left_out, cleaned) = (fresh(&new.left_out), fresh(&new.cleaned));
         self.snapshot.store(Arc::new(new));
+        self.keep(&parts);
         let tenant = &self.tenant.name;
         for remark in left_out.iter().take(LINES) {
             let (backend, name, reason) = (&remark.backend, &remark.name, &remark.reason);
@@ -284,7 +297,8 @@ impl State {
 /// The task of one backend: asks it, on its schedule, until it is cancelled.
 async fn keep_fresh(inner: Arc<Inner>, state: Arc<State>, source: Arc<Source>) {
     let (tenant, backend) = (&state.tenant.name, &source.home.config.name);
-    if let Some(carried) = source.carried() {
+    let stored = state.record.begin(&source.home.config).await;
+    if let Some(carried) = source.carried().or(stored) {
         install(&inner, &state, &source, carried).await;
         source.attempted();
     }

@@ -92,6 +92,7 @@ limits! {
     list_time: duration 100, HOUR;
     refresh_time: duration SECOND, 24 * HOUR;
     first_catalog_time: duration 10, 300 * SECOND;
+    catalog_file_bytes: size KIB, 1024 * MIB;
     uri_bytes: size 64, 16 * KIB;
     description_bytes: size 16, MIB;
     schema_bytes: size 256, 64 * MIB;

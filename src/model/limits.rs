@@ -124,6 +124,8 @@ pub struct Limits {
     pub refresh_time: Duration,
     /// How long a first request waits for a tenant's first catalog.
     pub first_catalog_time: Duration,
+    /// Largest file with the last good catalog of a tenant.
+    pub catalog_file_bytes: usize,
     /// Longest URI of a resource, or URI template, as its backend has it.
     pub uri_bytes: usize,
     /// Longest text for people in an entry of a list.
@@ -217,6 +219,7 @@ impl Default for Limits {
             list_time: seconds(20),
             refresh_time: seconds(300),
             first_catalog_time: seconds(5),
+            catalog_file_bytes: 64 << 20,
             uri_bytes: 2 << 10,
             description_bytes: 8 << 10,
             schema_bytes: 256 << 10,

@@ -1,7 +1,14 @@
 //! The catalog through the front door: what is checked of calls and results, and what outlives a restart.
 
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::time::Duration;
+
+use fondaco::model::name::BackendName;
+use fondaco::model::name::TenantName;
 use serde_json::Value;
 use serde_json::json;
+use tokio::time::Instant;
 
 use crate::harness::gateway::Caller;
 use crate::harness::gateway::Gateway;
@@ -9,6 +16,7 @@ use crate::harness::gateway::acme_and_other;
 use crate::harness::gateway::text;
 use crate::harness::upstream::Behaviour;
 use crate::harness::upstream::Upstream;
+use crate::harness::wait::eventually;
 
 /// The text of the result that a call of `tool` with these arguments gets.
 async fn called(caller: &Caller, tool: &str, arguments: &str, meta: &str) -> Value {
@@ -195,5 +203,189 @@ async fn an_image_that_is_too_large_is_an_error_that_says_so() {
             );
         }
     }
+    gw.stop().await;
+}
+
+/// A gateway that keeps its state in `data`.
+async fn restarted(data: &Path, backends: &[String]) -> (Gateway, Caller) {
+    let gw = Gateway::start_with(&acme_and_other(backends), |settings| {
+        settings.data_dir = data.to_owned();
+        settings.limits.first_catalog_time = Duration::from_secs(60);
+    })
+    .await;
+    let alice = gw.caller("acme", "alice", "");
+    (gw, alice)
+}
+
+/// A server with one of everything, described in bytes that are easily changed.
+async fn furnished() -> Upstream {
+    let upstream = Upstream::start().await;
+    upstream.tool(
+        "find",
+        r#"{"name":"find","inputSchema":{"type":"object"},"x":[1.50,9007199254740993],"t\u0069tle":"\u00e9"}"#,
+    );
+    upstream.prompt("greet", r#"{"name":"greet"}"#).resource("x://1", r#"{"uri":"x://1","name":"one"}"#);
+    upstream.template("x://{n}", r#"{"uriTemplate":"x://{n}","name":"n"}"#).instructions("Be kind.");
+    upstream
+}
+
+#[tokio::test]
+async fn a_restart_with_a_backend_down_still_lists_what_it_has() {
+    let data = tempfile::tempdir().unwrap();
+    let (crm, wiki) = tokio::join!(Upstream::start(), furnished());
+    let backends = [crm.backend("crm", ""), wiki.backend("wiki", ", era: modern")];
+    let (gw, alice) = restarted(data.path(), &backends).await;
+    let before = alice.rpc("tools/list", json!({})).await.text();
+    assert!(before.contains("1.50,9007199254740993"), "{before}");
+    let others = everything_but_tools(&alice).await;
+    gw.stop().await;
+
+    let file = data.path().join("catalogs/acme.json");
+    let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!((mode(&file), mode(file.parent().unwrap())), (0o600, 0o700));
+
+    // It takes connections and is silent: whoever waits for it waits for a minute.
+    wiki.behave("server/discover", Behaviour::Hang).behave("tools/list", Behaviour::Hang);
+    let began = Instant::now();
+    let (gw, alice) = restarted(data.path(), &backends).await;
+    assert_eq!(alice.rpc("tools/list", json!({})).await.text(), before, "byte for byte");
+    assert_eq!(everything_but_tools(&alice).await, others);
+    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+    gw.stop().await;
+
+    // It is gone altogether, and comes back: a call is tried either way.
+    let address = wiki.address();
+    drop(wiki);
+    let (gw, alice) = restarted(data.path(), &backends).await;
+    assert_eq!(alice.tools().await, ["crm_echo", "wiki_echo", "wiki_find"]);
+    assert_eq!(alice.call_tool("wiki_echo", json!({})).await.refusal(), (502, -32603));
+    alice.call_tool("crm_echo", json!({})).await.result();
+    let _wiki = Upstream::start_at(address).await;
+    eventually("the backend is called", async || alice.call_tool("wiki_echo", json!({})).await.status == 200)
+        .await;
+    gw.stop().await;
+}
+
+/// What every list but that of tools has.
+async fn everything_but_tools(caller: &Caller) -> Vec<Value> {
+    let mut all = Vec::new();
+    for method in ["prompts/list", "resources/list", "resources/templates/list", "server/discover"] {
+        all.push(caller.rpc(method, json!({})).await.result());
+    }
+    all
+}
+
+#[tokio::test]
+async fn only_what_came_from_the_same_place_is_taken_over() {
+    let data = tempfile::tempdir().unwrap();
+    let (crm, wiki) = tokio::join!(Upstream::start(), furnished());
+    let (gw, alice) = restarted(data.path(), &[crm.backend("crm", ""), wiki.backend("wiki", "")]).await;
+    assert_eq!(alice.tools().await, ["crm_echo", "wiki_echo", "wiki_find"]);
+    gw.stop().await;
+    // Another server under the same name, which is down.
+    let other = Upstream::start().await;
+    let moved = other.backend("wiki", "");
+    drop(other);
+    let (gw, alice) = restarted(data.path(), &[crm.backend("crm", ""), moved]).await;
+    assert_eq!(alice.tools().await, ["crm_echo"]);
+    gw.stop().await;
+    // Under another prefix it is the same place.
+    let (gw, alice) = restarted(data.path(), &[crm.backend("crm", ", prefix: c_")]).await;
+    assert_eq!(alice.tools().await, ["c_echo"]);
+    gw.stop().await;
+}
+
+#[tokio::test]
+async fn files_that_are_not_ours_are_as_good_as_none_and_those_of_nobody_go() {
+    let data = tempfile::tempdir().unwrap();
+    let catalogs = data.path().join("catalogs");
+    std::fs::create_dir(&catalogs).unwrap();
+    let crm = Upstream::start().await;
+    let (acme, gone, foreign) =
+        (catalogs.join("acme.json"), catalogs.join("gone.json"), catalogs.join("README"));
+    let anothers = r#"{"form":"fondaco catalog 1","tenant":"other","owners":{"tools":{"crm":["crm_echo"]}},"backends":{}}"#;
+    for content in
+        [&b"{"[..], b"\xff\x00", b"", b"[]", br#"{"form":"fondaco catalog 0"}"#, anothers.as_bytes()]
+    {
+        for file in [&acme, &gone, &foreign] {
+            std::fs::write(file, content).unwrap();
+        }
+        let (gw, alice) = restarted(data.path(), &[crm.backend("crm", "")]).await;
+        assert_eq!(alice.tools().await, ["crm_echo"], "{content:?}");
+        eventually("the file of a tenant that is gone is removed", async || !gone.exists()).await;
+        gw.stop().await;
+        let written = std::fs::read_to_string(&acme).unwrap();
+        assert!(written.starts_with(r#"{"form":"fondaco catalog 1","tenant":"acme""#), "{written:.100}");
+        assert_eq!(std::fs::read(&foreign).unwrap(), content);
+    }
+    // Larger than it may be: the next one has the same file, and does not take it.
+    drop(crm);
+    let gw = Gateway::start_with(&acme_and_other(&[]), |settings| {
+        settings.data_dir = data.path().to_owned();
+        settings.limits.catalog_file_bytes = 100;
+    })
+    .await;
+    assert!(gw.caller("acme", "alice", "").tools().await.is_empty());
+    gw.stop().await;
+}
+
+/// The server that `find` leads to.
+async fn reached(caller: &Caller, servers: &[&Upstream]) -> usize {
+    let counts = || servers.iter().map(|server| server.requests().len()).collect::<Vec<_>>();
+    let before = counts();
+    let answer = caller.call_tool("find", json!({})).await;
+    let after = counts();
+    let reached = (0..servers.len()).find(|n| after[*n] > before[*n]);
+    reached.unwrap_or_else(|| panic!("nobody was asked: {}", answer.text()))
+}
+
+// spec: row LT-08
+#[tokio::test]
+async fn a_public_name_stays_with_its_owner() {
+    let data = tempfile::tempdir().unwrap();
+    let find = r#"{"name":"find","inputSchema":{"type":"object"}}"#;
+    let (first, second) = tokio::join!(Upstream::start(), Upstream::start());
+    second.tool("find", find);
+    let open = ", prefix: \"\"";
+    let (one, two) = (first.backend("first", open), second.backend("second", open));
+    let servers = [&first, &second];
+    let acme = TenantName::new("acme").unwrap();
+    let names = ["first", "second"].map(|name| BackendName::new(name).unwrap());
+    let (gw, alice) = restarted(data.path(), &[one.clone(), two.clone()]).await;
+    assert_eq!(alice.tools().await, ["echo", "find"]);
+    assert_eq!(reached(&alice, &servers).await, 1);
+    // Its sibling that stands before it begins to list the name.
+    first.tool("find", find);
+    assert!(gw.app.catalogs.refreshed(&acme, &names[0]).await);
+    assert_eq!(reached(&alice, &servers).await, 1);
+    let left_out = "fondaco_entries_left_out_total 2";
+    let metrics = gw.app.metrics.encode();
+    assert!(metrics.contains(left_out), "`echo` of the second and `find` of the first: {metrics}");
+    // An owner that lists it in a form that cannot be used is its owner.
+    second.tool("find", r#"{"name":"find","inputSchema":7}"#);
+    assert!(gw.app.catalogs.refreshed(&acme, &names[1]).await);
+    assert_eq!(alice.tools().await, ["echo"]);
+    gw.stop().await;
+
+    // A restart forgets nothing, and an owner that is down owns.
+    let (gw, alice) = restarted(data.path(), &[one.clone(), two.clone()]).await;
+    assert_eq!(alice.tools().await, ["echo"]);
+    second.tool("find", find);
+    assert!(gw.app.catalogs.refreshed(&acme, &names[1]).await);
+    assert_eq!(reached(&alice, &servers).await, 1);
+    gw.stop().await;
+
+    // It does not list it any more.
+    let bare = Upstream::start().await;
+    let (gw, alice) = restarted(data.path(), &[one.clone(), bare.backend("second", open)]).await;
+    assert_eq!(alice.tools().await, ["echo", "find"]);
+    assert_eq!(reached(&alice, &servers).await, 0);
+    gw.stop().await;
+    // From now on it is the other one's, until that leaves the configuration.
+    let (gw, alice) = restarted(data.path(), &[two.clone(), one.clone()]).await;
+    assert_eq!(reached(&alice, &servers).await, 0);
+    gw.stop().await;
+    let (gw, alice) = restarted(data.path(), &[two]).await;
+    assert_eq!(reached(&alice, &servers).await, 1);
     gw.stop().await;
 }

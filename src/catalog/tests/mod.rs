@@ -1,6 +1,7 @@
 //! Tests of the catalog, and what they are made of.
 
 mod admission;
+mod owners;
 mod params;
 mod refresh;
 mod resources;

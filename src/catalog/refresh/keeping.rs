@@ -1,0 +1,73 @@
+//! What outlives a catalog: its lists and owners as a file.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::PoisonError;
+use std::sync::RwLock;
+use std::sync::atomic::Ordering;
+
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::backend::Surroundings;
+use crate::catalog::refresh::Catalogs;
+use crate::catalog::refresh::Inner;
+use crate::catalog::refresh::State;
+use crate::catalog::snapshot::Part;
+use crate::catalog::stored::Shelf;
+use crate::egress::Egress;
+use crate::model::limits::Limits;
+use crate::telemetry::metrics::Metrics;
+
+impl Catalogs {
+    /// Catalogs that begin with what was last stored in `data_dir`. Belongs in a runtime.
+    pub fn open(data_dir: &Path, egress: Egress, limits: Arc<Limits>, metrics: Arc<Metrics>) -> Self {
+        let shelf = Shelf::open(data_dir, limits.clone());
+        let catalogs = Self::with(shelf.clone(), egress, limits, metrics);
+        catalogs.0.tasks.spawn(shelf.keep(catalogs.0.stop.clone()));
+        catalogs
+    }
+
+    /// Catalogs that are stored on `shelf`.
+    pub(super) fn with(shelf: Shelf, egress: Egress, limits: Arc<Limits>, metrics: Arc<Metrics>) -> Self {
+        let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
+        let around = Surroundings {
+            egress,
+            limits: limits.clone(),
+            metrics: metrics.clone(),
+            seats: Arc::default(),
+            tasks: tasks.clone(),
+            stop: stop.clone(),
+        };
+        Self(Arc::new(Inner {
+            limits,
+            tenants: RwLock::default(),
+            tasks,
+            stop,
+            metrics,
+            shelf,
+            around,
+        }))
+    }
+}
+
+impl State {
+    /// Records who owns what, now that it is shown.
+    pub(super) fn settle(&self) {
+        let _one = self.composing.lock().unwrap_or_else(PoisonError::into_inner);
+        self.keep(&self.sources.iter().filter_map(|source| source.part()).collect::<Vec<_>>());
+    }
+
+    /// Has stored what there is now, unless it is an earlier configuration's.
+    pub(super) fn keep(&self, parts: &[Arc<Part>]) {
+        if self.stop.is_cancelled() {
+            return;
+        }
+        if self.ready.load(Ordering::Acquire) {
+            self.record.settle(parts, &self.snapshot.load());
+        }
+        let lists = self.sources.iter();
+        let lists = lists.filter_map(|source| Some((source.home.config.clone(), source.carried()?)));
+        self.record.put(lists.collect());
+    }
+}
