@@ -223,7 +223,7 @@ async fn perform(app: &App, exchange: &Exchange, routed: Routed) -> Result<Reply
             methods::prompts_get::answer(exchange, &prompt, &snapshot, limits, metrics).await
         }
         Route::Resource(resource) => {
-            methods::resources_read::answer(exchange, &resource, &snapshot, limits, metrics).await
+            methods::resources_read::answer(exchange, &resource, &snapshot, &app.cache, limits, metrics).await
         }
         Route::Complete(completion) => methods::complete::answer(exchange, completion, limits, metrics).await,
     };

@@ -18,6 +18,7 @@ use crate::app::App;
 use crate::auth::Authenticator;
 use crate::auth::dev_issuer::DevIssuer;
 use crate::auth::dev_issuer::DevIssuerError;
+use crate::cache::Cache;
 use crate::catalog::refresh::Catalogs;
 use crate::config::Settings;
 use crate::config::report::Report;
@@ -113,11 +114,19 @@ impl Server {
             ring => KeyRing::new(ring.iter().map(|key| *key.bytes()).collect())?,
         };
         let limits = Arc::new(accept::fitted(settings.limits.clone()));
+        let cache = Cache::new(&limits, metrics.clone());
         let tasks = TaskTracker::new();
         let app = Arc::new(App {
             auth: Authenticator::new(egress.clone(), clock.clone(), &limits, metrics.clone()),
             bodies: Budget::new(limits.bodies_bytes),
-            catalogs: Catalogs::open(&settings.data_dir, egress, limits.clone(), metrics.clone()),
+            catalogs: Catalogs::open(
+                &settings.data_dir,
+                cache.clone(),
+                egress,
+                limits.clone(),
+                metrics.clone(),
+            ),
+            cache,
             checks: Arc::default(),
             sessions: Sessions::new(&limits),
             orphanage: Orphanage::new(&limits, tasks.clone()),

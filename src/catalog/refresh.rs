@@ -24,6 +24,7 @@ use tokio_util::task::TaskTracker;
 use crate::backend::Backend;
 use crate::backend::Listing;
 use crate::backend::Surroundings;
+use crate::cache::Cache;
 use crate::catalog::entry::Home;
 use crate::catalog::snapshot::Snapshot;
 use crate::catalog::source;
@@ -57,6 +58,8 @@ struct Inner {
     metrics: Arc<Metrics>,
     /// Where the last good catalogs are.
     shelf: Shelf,
+    /// What is kept of their answers.
+    cache: Arc<Cache>,
     /// What the backends get.
     around: Surroundings,
 }
@@ -88,7 +91,8 @@ struct State {
 impl Catalogs {
     /// No catalogs yet, and none that outlive the process. Backends are asked through `egress`.
     pub fn new(egress: Egress, limits: Arc<Limits>, metrics: Arc<Metrics>) -> Self {
-        Self::with(Shelf::default(), egress, limits, metrics)
+        let cache = Cache::new(&limits, metrics.clone());
+        Self::with(Shelf::default(), cache, egress, limits, metrics)
     }
 
     /// The tenant's catalog now. Only the first build of a configuration is waited for, together,
@@ -337,6 +341,7 @@ async fn install(inner: &Arc<Inner>, state: &Arc<State>, source: &Arc<Source>, l
             tracing::error!(%tenant, %backend, list = list.method().name(), reason, "a backend's list is not complete");
         }
     }
+    let changed = keeping::resources_change(source, &listing);
     let (limits, of, from) = (inner.limits.clone(), state.clone(), source.clone());
     let turn = COMPILING.acquire().await;
     let job = move || {
@@ -345,7 +350,12 @@ async fn install(inner: &Arc<Inner>, state: &Arc<State>, source: &Arc<Source>, l
         of.compose()
     };
     match tokio::task::spawn_blocking(job).await {
-        Ok(left_out) => inner.metrics.entries_left_out(left_out as u64),
+        Ok(left_out) => {
+            inner.metrics.entries_left_out(left_out as u64);
+            if changed {
+                inner.cache.purge(tenant, backend, None);
+            }
+        }
         Err(error) => {
             tracing::error!(%tenant, %backend, %error, "a backend's lists could not be compiled; the last ones stay")
         }

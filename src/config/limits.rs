@@ -93,6 +93,9 @@ limits! {
     refresh_time: duration SECOND, 24 * HOUR;
     first_catalog_time: duration 10, 300 * SECOND;
     catalog_file_bytes: size KIB, 1024 * MIB;
+    cache_bytes: size 0, 1024 * 1024 * MIB;
+    tenant_cache_bytes: size 0, 1024 * 1024 * MIB;
+    cache_time: duration 10, HOUR;
     uri_bytes: size 64, 16 * KIB;
     description_bytes: size 16, MIB;
     schema_bytes: size 256, 64 * MIB;

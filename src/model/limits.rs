@@ -126,6 +126,12 @@ pub struct Limits {
     pub first_catalog_time: Duration,
     /// Largest file with the last good catalog of a tenant.
     pub catalog_file_bytes: usize,
+    /// What all kept results of backends may weigh together.
+    pub cache_bytes: usize,
+    /// What those of one tenant may.
+    pub tenant_cache_bytes: usize,
+    /// Longest time that a result is kept, whatever its backend says.
+    pub cache_time: Duration,
     /// Longest URI of a resource, or URI template, as its backend has it.
     pub uri_bytes: usize,
     /// Longest text for people in an entry of a list.
@@ -220,6 +226,9 @@ impl Default for Limits {
             refresh_time: seconds(300),
             first_catalog_time: seconds(5),
             catalog_file_bytes: 64 << 20,
+            cache_bytes: 128 << 20,
+            tenant_cache_bytes: 16 << 20,
+            cache_time: seconds(300),
             uri_bytes: 2 << 10,
             description_bytes: 8 << 10,
             schema_bytes: 256 << 10,

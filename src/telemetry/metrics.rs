@@ -2,6 +2,8 @@
 //!
 //! A label's value is program text (`&'static str`), never input: no label is unbounded.
 
+mod kept;
+
 use std::time::Duration;
 
 use prometheus_client::encoding::EncodeLabelSet;
@@ -12,6 +14,8 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 use prometheus_client::registry::Unit;
+
+pub use crate::telemetry::metrics::kept::CacheMetrics;
 
 /// The media type of [`Metrics::encode`].
 pub const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -169,6 +173,8 @@ pub struct Metrics {
     upstream_sessions: Family<ByEvent, Counter>,
     catalog_refreshes: Family<ByOutcome, Counter>,
     entries_left_out: Counter,
+    /// What the cache counts.
+    pub cache: CacheMetrics,
     config_reloads: Family<ByOutcome, Counter>,
     panics: Counter,
 }
@@ -201,12 +207,14 @@ impl Metrics {
             upstream_sessions: Family::default(),
             catalog_refreshes: Family::default(),
             entries_left_out: Counter::default(),
+            cache: CacheMetrics::default(),
             config_reloads: Family::default(),
             panics: Counter::default(),
         };
         metrics.register_road();
         metrics.register_sessions();
         metrics.register_rooms();
+        metrics.cache.register(&mut metrics.registry);
         metrics
     }
 
@@ -414,6 +422,7 @@ mod tests {
         metrics.probe(Probed::Modern);
         metrics.upstream_session(SessionEvent::Opened);
         metrics.catalog_refresh(Outcome::Ok);
+        metrics.cache.looked(true);
         metrics.config_reload(Outcome::Ok);
         let encoded = metrics.encode();
         let typed = encoded.lines().filter_map(|line| line.strip_prefix("# TYPE "));

@@ -1,4 +1,4 @@
-//! What outlives a catalog: its lists and owners as a file.
+//! What outlives a catalog: its lists and owners as a file, and what was read of its backends.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -9,27 +9,44 @@ use std::sync::atomic::Ordering;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::backend::Listing;
 use crate::backend::Surroundings;
+use crate::cache::Cache;
 use crate::catalog::refresh::Catalogs;
 use crate::catalog::refresh::Inner;
 use crate::catalog::refresh::State;
 use crate::catalog::snapshot::Part;
+use crate::catalog::source::Source;
 use crate::catalog::stored::Shelf;
 use crate::egress::Egress;
 use crate::model::limits::Limits;
+use crate::protocol::methods::List;
 use crate::telemetry::metrics::Metrics;
 
 impl Catalogs {
-    /// Catalogs that begin with what was last stored in `data_dir`. Belongs in a runtime.
-    pub fn open(data_dir: &Path, egress: Egress, limits: Arc<Limits>, metrics: Arc<Metrics>) -> Self {
+    /// Catalogs that begin with what was last stored in `data_dir`. What `cache` has of a backend is
+    /// purged when the resources that it lists change. Belongs in a runtime.
+    pub fn open(
+        data_dir: &Path,
+        cache: Arc<Cache>,
+        egress: Egress,
+        limits: Arc<Limits>,
+        metrics: Arc<Metrics>,
+    ) -> Self {
         let shelf = Shelf::open(data_dir, limits.clone());
-        let catalogs = Self::with(shelf.clone(), egress, limits, metrics);
+        let catalogs = Self::with(shelf.clone(), cache, egress, limits, metrics);
         catalogs.0.tasks.spawn(shelf.keep(catalogs.0.stop.clone()));
         catalogs
     }
 
     /// Catalogs that are stored on `shelf`.
-    pub(super) fn with(shelf: Shelf, egress: Egress, limits: Arc<Limits>, metrics: Arc<Metrics>) -> Self {
+    pub(super) fn with(
+        shelf: Shelf,
+        cache: Arc<Cache>,
+        egress: Egress,
+        limits: Arc<Limits>,
+        metrics: Arc<Metrics>,
+    ) -> Self {
         let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
         let around = Surroundings {
             egress,
@@ -46,6 +63,7 @@ impl Catalogs {
             stop,
             metrics,
             shelf,
+            cache,
             around,
         }))
     }
@@ -70,4 +88,12 @@ impl State {
         let lists = lists.filter_map(|source| Some((source.home.config.clone(), source.carried()?)));
         self.record.put(lists.collect());
     }
+}
+
+/// Whether these lists have other resources than the last ones.
+pub(super) fn resources_change(source: &Source, listing: &Listing) -> bool {
+    let differ = |old: &Listing| {
+        [List::Resources, List::Templates].iter().any(|list| old.of(*list) != listing.of(*list))
+    };
+    source.carried().is_some_and(|old| differ(&old))
 }
