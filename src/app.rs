@@ -7,10 +7,12 @@ use tokio_util::task::TaskTracker;
 
 use crate::auth::Authenticator;
 use crate::auth::dev_issuer::DevIssuer;
+use crate::cache::Cache;
 use crate::catalog::refresh::Catalogs;
 use crate::legacy::lasting::Orphanage;
 use crate::legacy::registry::Sessions;
 use crate::listen::hub::Hub;
+use crate::methods::checks::Checks;
 use crate::model::clock::Clock;
 use crate::model::limits::Limits;
 use crate::seal::KeyRing;
@@ -32,6 +34,10 @@ pub struct App {
     pub auth: Authenticator,
     /// What each tenant serves.
     pub catalogs: Catalogs,
+    /// The results that backends allow to be kept.
+    pub cache: Arc<Cache>,
+    /// The checks of arguments and results that go on now.
+    pub checks: Arc<Checks>,
     /// What the bodies that are held now may hold.
     pub bodies: Arc<Budget>,
     /// Who listens to changes.

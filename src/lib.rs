@@ -8,6 +8,7 @@ pub mod admin;
 pub mod app;
 pub mod auth;
 pub mod backend;
+pub mod cache;
 pub mod catalog;
 pub mod cli;
 pub mod config;

@@ -23,6 +23,7 @@ use crate::error::Refusal;
 use crate::exchange::Exchange;
 use crate::exchange::Reply;
 use crate::methods;
+use crate::methods::Means;
 use crate::methods::rounds::Sealing;
 use crate::model::caller::Caller;
 use crate::model::endpoint::Endpoint;
@@ -211,7 +212,14 @@ async fn route(app: &App, exchange: &Exchange, facts: &mut Facts) -> Result<Rout
 async fn perform(app: &Arc<App>, exchange: &Exchange, routed: Routed) -> Result<Reply<Refusal>, Refusal> {
     let Routed { snapshot, route, now } = routed;
     let (keys, limits, metrics) = (&app.keys, &app.limits, &app.metrics);
-    let sealing = &Sealing { keys: keys.clone(), clock: app.clock.clone() };
+    let means = Means {
+        catalogs: &app.catalogs,
+        cache: &app.cache,
+        checks: &app.checks,
+        sealing: Sealing { keys: keys.clone(), clock: app.clock.clone() },
+        limits,
+        metrics,
+    };
     let reply = match route {
         Route::Discover => Ok(Reply::Once(methods::discover::answer(exchange, &snapshot, limits))),
         Route::List { list, after } => {
@@ -219,17 +227,13 @@ async fn perform(app: &Arc<App>, exchange: &Exchange, routed: Routed) -> Result<
         }
         Route::Tool(tool) => {
             trace::tool(&Span::current(), &tool.entry.public);
-            let catalogs = &app.catalogs;
-            let call =
-                methods::tools_call::answer(exchange, &tool, &snapshot, catalogs, sealing, limits, metrics);
+            let call = methods::tools_call::answer(exchange, &tool, &snapshot, &means);
             let ids = methods::tasks::Ids::new(exchange, &tool.entry, keys, now, limits);
             call.await.and_then(|reply| ids.name(reply))
         }
-        Route::Prompt(prompt) => {
-            methods::prompts_get::answer(exchange, &prompt, &snapshot, sealing, limits, metrics).await
-        }
+        Route::Prompt(prompt) => methods::prompts_get::answer(exchange, &prompt, &snapshot, &means).await,
         Route::Resource(resource) => {
-            methods::resources_read::answer(exchange, &resource, &snapshot, sealing, limits, metrics).await
+            methods::resources_read::answer(exchange, &resource, &snapshot, &means).await
         }
         Route::Complete(completion) => methods::complete::answer(exchange, completion, limits, metrics).await,
         Route::Listen(filter) => {

@@ -21,6 +21,7 @@ use crate::app::App;
 use crate::auth::Authenticator;
 use crate::auth::dev_issuer::DevIssuer;
 use crate::auth::dev_issuer::DevIssuerError;
+use crate::cache::Cache;
 use crate::catalog::refresh::Catalogs;
 use crate::config::Settings;
 use crate::config::report::Report;
@@ -122,12 +123,22 @@ impl Server {
             ring => KeyRing::new(ring.iter().map(|key| *key.bytes()).collect())?,
         };
         let limits = Arc::new(accept::fitted(settings.limits.clone()));
+        let cache = Cache::new(&limits, metrics.clone());
         let tasks = TaskTracker::new();
-        let hub = Hub::new(limits.clone(), metrics.clone(), tasks.clone());
+        let hub = Hub::new(limits.clone(), metrics.clone(), tasks.clone(), cache.clone());
         let app = Arc::new(App {
             auth: Authenticator::new(egress.clone(), clock.clone(), &limits, metrics.clone()),
             bodies: Budget::new(limits.bodies_bytes),
-            catalogs: Catalogs::new(egress, limits.clone(), metrics.clone(), hub.clone()),
+            catalogs: Catalogs::open(
+                &settings.data_dir,
+                cache.clone(),
+                hub.clone(),
+                egress,
+                limits.clone(),
+                metrics.clone(),
+            ),
+            cache,
+            checks: Arc::default(),
             sessions: Sessions::new(&limits),
             hub,
             orphanage: Orphanage::new(&limits, tasks.clone()),

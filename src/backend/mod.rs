@@ -149,6 +149,11 @@ impl Listing {
         }
     }
 
+    /// Whether it is that of a backend that has nothing any more.
+    pub fn is_gone(&self) -> bool {
+        List::ALL.iter().all(|list| *self.of(*list) == Listed::Absent)
+    }
+
     /// One of its lists.
     pub fn of(&self, list: List) -> &Listed {
         match list {

@@ -6,6 +6,8 @@
 
 mod upkeep;
 
+mod keeping;
+
 use std::collections::HashMap;
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -25,12 +27,15 @@ use tokio_util::task::TaskTracker;
 
 use crate::backend::Backend;
 use crate::backend::Surroundings;
+use crate::cache::Cache;
 use crate::catalog::entry::Home;
 use crate::catalog::herald::Changed;
 use crate::catalog::herald::Herald;
 use crate::catalog::refresh::upkeep::Upkeep;
 use crate::catalog::snapshot::Snapshot;
 use crate::catalog::source::Source;
+use crate::catalog::stored::Record;
+use crate::catalog::stored::Shelf;
 use crate::egress::Egress;
 use crate::model::limits::Limits;
 use crate::model::name::BackendName;
@@ -55,6 +60,10 @@ struct Inner {
     stop: CancellationToken,
     metrics: Arc<Metrics>,
     herald: Arc<dyn Herald>,
+    /// Where the last good catalogs are.
+    shelf: Shelf,
+    /// What is kept of their answers.
+    cache: Arc<Cache>,
     /// What the backends get.
     around: Surroundings,
 }
@@ -80,6 +89,8 @@ struct State {
     composing: Mutex<()>,
     untold: Mutex<Untold>,
     stop: CancellationToken,
+    /// What is stored of it.
+    record: Record,
 }
 
 /// What nobody was told of yet.
@@ -92,18 +103,11 @@ struct Untold {
 }
 
 impl Catalogs {
-    /// No catalogs yet. Backends are asked through `egress`, and `herald` is told what changes.
+    /// No catalogs yet, and none that outlive the process. Backends are asked through `egress`, and `herald`
+    /// is told what changes.
     pub fn new(egress: Egress, limits: Arc<Limits>, metrics: Arc<Metrics>, herald: Arc<dyn Herald>) -> Self {
-        let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
-        let around = Surroundings {
-            egress,
-            limits: limits.clone(),
-            metrics: metrics.clone(),
-            seats: Arc::default(),
-            tasks: tasks.clone(),
-            stop: stop.clone(),
-        };
-        Self(Arc::new(Inner { limits, tenants: RwLock::default(), tasks, stop, metrics, herald, around }))
+        let cache = Cache::new(&limits, metrics.clone());
+        Self::with(Shelf::default(), cache, herald, egress, limits, metrics)
     }
 
     /// The tenant's catalog now. Only the first build of a configuration is waited for, together,
@@ -118,6 +122,9 @@ impl Catalogs {
             let asked = state.stop.run_until_cancelled(asked);
             let _ = tokio::time::timeout(self.0.limits.first_catalog_time, asked).await;
             state.ready.store(true, Ordering::SeqCst);
+            // What is shown from now on is a contract. Off the road: there may be many names.
+            let shown = state.clone();
+            let _ = tokio::task::spawn_blocking(move || shown.settle()).await;
         }
         // After that: what is put in place from now on and differs from this is told.
         state.snapshot.load_full()
@@ -158,6 +165,7 @@ impl Catalogs {
     /// somebody may listen for it. A request that still travels with an earlier configuration is served
     /// with what there is, and makes nothing new. Belongs in a runtime.
     pub fn retain(&self, tenants: &[Arc<Tenant>]) {
+        self.0.shelf.retain(tenants);
         let mut known = self.0.tenants.write().unwrap_or_else(PoisonError::into_inner);
         let now = tenants.iter().map(|tenant| (tenant.name.clone(), tenant.clone())).collect();
         let before = std::mem::replace(&mut known.current, now);
@@ -270,9 +278,11 @@ impl State {
             let home = Home { config: config.clone(), live, tasks: false };
             Arc::new(Source::new(home, earlier.map(|source| &**source)))
         };
+        let record = Record::new(inner.shelf.clone(), tenant.clone(), earlier.map(|state| &state.record));
         let revision = earlier.map_or(0, |state| state.snapshot.load().revision + 1);
         let sources: Vec<_> = tenant.backends.iter().map(source).collect();
-        let nothing = Snapshot::compose(revision, &tenant, &[], &inner.limits).knowing(homes(&sources));
+        let nothing = Snapshot::compose(revision, &tenant, &[], &record.owners(), &inner.limits);
+        let nothing = nothing.knowing(homes(&sources));
         Self {
             sources,
             snapshot: ArcSwap::from_pointee(nothing),
@@ -282,6 +292,7 @@ impl State {
             composing: Mutex::new(()),
             untold: Mutex::new(Untold { before: earlier.and_then(State::shown), changed: Changed::NOTHING }),
             stop: inner.stop.child_token(),
+            record,
         }
     }
 
@@ -324,7 +335,8 @@ impl State {
         let _one = self.composing.lock().unwrap_or_else(PoisonError::into_inner);
         let parts: Vec<_> = self.sources.iter().filter_map(|source| source.part()).collect();
         let old = self.snapshot.load_full();
-        let new = Snapshot::compose(old.revision + 1, &self.tenant, &parts, &self.limits);
+        let owners = self.record.owners().still(&parts);
+        let new = Snapshot::compose(old.revision + 1, &self.tenant, &parts, &owners, &self.limits);
         let new = new.knowing(homes(&self.sources));
         let known: HashSet<_> = old.left_out.iter().chain(&old.cleaned).collect();
         let fresh = |remarks: &[_]| {
@@ -338,6 +350,7 @@ impl State {
             let mut untold = self.untold();
             untold.changed = untold.changed | Changed::between(&old, &new);
         }
+        self.keep(&parts);
         let tenant = &self.tenant.name;
         for remark in left_out.iter().take(LINES) {
             let (backend, name, reason) = (&remark.backend, &remark.name, &remark.reason);

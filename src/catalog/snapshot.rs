@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
+use crate::backend::Listed;
 use crate::backend::Listing;
 use crate::catalog::admission;
 use crate::catalog::admission::Admission;
@@ -15,6 +16,7 @@ use crate::catalog::entry::Home;
 use crate::catalog::entry::Prompt;
 use crate::catalog::entry::Remark;
 use crate::catalog::entry::Template;
+use crate::catalog::owners::Owners;
 use crate::catalog::table::Table;
 use crate::catalog::template::Steps;
 use crate::catalog::text;
@@ -91,6 +93,8 @@ pub struct Part {
     pub has_resources: bool,
     /// Whether each of its lists was had at least once.
     pub complete: bool,
+    /// The lists of which it is known what is not in them.
+    whole: Vec<List>,
 }
 
 impl Part {
@@ -109,26 +113,53 @@ impl Part {
             home,
             has_resources: [List::Resources, List::Templates].iter().any(|list| listing.of(*list).is_known()),
             complete: listing.is_complete(),
+            whole: List::ALL.into_iter().filter(|list| is_whole(listing, *list)).collect(),
+        }
+    }
+
+    /// Whether it is known what is not in a list of it.
+    pub(super) fn is_whole(&self, list: List) -> bool {
+        self.whole.contains(&list)
+    }
+
+    /// The public names in one list, also of what was not taken.
+    pub(super) fn names(&self, list: List) -> Box<dyn Iterator<Item = &Arc<str>> + '_> {
+        fn public<T: Cataloged>(taken: &T) -> &Arc<str> {
+            &taken.entry().public
+        }
+        let withheld = self.admission.withheld.iter();
+        let withheld = withheld.filter(move |(of, _)| *of == list).map(|(_, name)| name);
+        match list {
+            List::Tools => Box::new(self.admission.tools.iter().map(public).chain(withheld)),
+            List::Prompts => Box::new(self.admission.prompts.iter().map(public).chain(withheld)),
+            List::Resources => Box::new(self.admission.resources.iter().map(public).chain(withheld)),
+            List::Templates => Box::new(self.admission.templates.iter().map(public).chain(withheld)),
         }
     }
 }
 
 impl Snapshot {
-    /// Puts together what the backends have, which come in the tenant's order: the first to claim
-    /// a public name owns it, a later one is left out.
-    pub fn compose(revision: u64, tenant: &Tenant, parts: &[Arc<Part>], limits: &Limits) -> Self {
+    /// Puts together what the backends have, which come in the tenant's order: a public name is its
+    /// recorded owner's, else the first one's to claim it; any other is left out.
+    pub fn compose(
+        revision: u64,
+        tenant: &Tenant,
+        parts: &[Arc<Part>],
+        owners: &Owners,
+        limits: &Limits,
+    ) -> Self {
         let admissions = || parts.iter().map(|part| &part.admission);
         let mut left_out: Vec<_> = admissions().flat_map(|part| part.left_out.iter().cloned()).collect();
         let cleaned = admissions().flat_map(|part| part.cleaned.iter().cloned()).collect();
         let tools = admissions().flat_map(|part| &part.tools);
-        let tools = Table::compose(List::Tools, tenant, tools, &mut left_out);
+        let tools = Table::compose(List::Tools, tenant, owners, tools, &mut left_out);
         let prompts = admissions().flat_map(|part| &part.prompts);
-        let prompts = Table::compose(List::Prompts, tenant, prompts, &mut left_out);
+        let prompts = Table::compose(List::Prompts, tenant, owners, prompts, &mut left_out);
         let resources = admissions().flat_map(|part| &part.resources);
-        let resources = Table::compose(List::Resources, tenant, resources, &mut left_out);
+        let resources = Table::compose(List::Resources, tenant, owners, resources, &mut left_out);
         let templates = admissions().flat_map(|part| &part.templates);
         let templates: Table<Arc<Template>> =
-            Table::compose(List::Templates, tenant, templates, &mut left_out);
+            Table::compose(List::Templates, tenant, owners, templates, &mut left_out);
         let owned = |template: &&Arc<Template>| {
             templates.find(&template.entry.public).is_some_and(|owner| Arc::ptr_eq(owner, template))
         };
@@ -212,6 +243,16 @@ impl Snapshot {
             None => keeping.next().filter(|_| keeping.next().is_none())?,
         };
         self.unlisted(home, public, public, &mut steps)
+    }
+
+    /// The entries of one list.
+    pub(super) fn entries(&self, list: List) -> Box<dyn Iterator<Item = &Arc<Entry>> + '_> {
+        match list {
+            List::Tools => Box::new(self.tools.entries()),
+            List::Prompts => Box::new(self.prompts.entries()),
+            List::Resources => Box::new(self.resources.entries()),
+            List::Templates => Box::new(self.templates.entries()),
+        }
     }
 
     /// What `caller` sees of a list. Callers who hold the same of the scopes that matter share a view.
@@ -322,6 +363,15 @@ fn extensions(parts: &[Arc<Part>], tools: &Table<Arc<Tool>>) -> Option<Json> {
         all.iter().fold(Object::new(), |whole, (name, value)| whole.put(name, value)).finish()
     };
     (!all.is_empty()).then(|| whole(all))
+}
+
+/// Whether it is known what is not in a list. Who is away for long gives nothing up.
+fn is_whole(listing: &Listing, list: List) -> bool {
+    match listing.of(list) {
+        Listed::Unknown => false,
+        Listed::Absent => !listing.is_gone(),
+        Listed::Known { truncated, .. } => truncated.is_none(),
+    }
 }
 
 fn instructions(tenant: &Tenant, parts: &[Arc<Part>], most: usize) -> Option<Arc<str>> {

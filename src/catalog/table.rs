@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::catalog::entry::Cataloged;
 use crate::catalog::entry::Entry;
 use crate::catalog::entry::Remark;
+use crate::catalog::owners::Owners;
 use crate::catalog::ui::Ui;
 use crate::catalog::uris;
 use crate::model::name::BackendName;
@@ -26,11 +27,12 @@ pub struct Table<T> {
 }
 
 impl<T: Cataloged + Clone> Table<T> {
-    /// Of what the backends have, which comes in the tenant's order: the first to claim a public name
-    /// owns it, a later one is left out.
+    /// Of what the backends have, which comes in the tenant's order: the recorded owner of a public name
+    /// has it, else the first to claim it; any other is left out.
     pub(super) fn compose<'p>(
         list: List,
         tenant: &Tenant,
+        recorded: &Owners,
         admitted: impl Iterator<Item = &'p T>,
         left_out: &mut Vec<Remark>,
     ) -> Self
@@ -41,8 +43,8 @@ impl<T: Cataloged + Clone> Table<T> {
         let mut rows = Vec::new();
         for row in admitted {
             let entry = row.entry();
-            let named = named(tenant, entry);
-            let owner = named.unwrap_or_else(|| *owners.entry(&entry.public).or_insert(entry.backend()));
+            let known = named(tenant, entry).or_else(|| recorded.of(list, &entry.public));
+            let owner = known.unwrap_or_else(|| *owners.entry(&entry.public).or_insert(entry.backend()));
             if owner == entry.backend() {
                 rows.push(row.clone());
             } else {

@@ -14,8 +14,10 @@ pub struct Tool {
     pub entry: Arc<Entry>,
     /// Its arguments that are mirrored in headers.
     pub header_params: Vec<HeaderParam>,
-    /// Its input schema.
-    pub validator: Arc<Validator>,
+    /// Its input schema; `None` where its backend has arguments unchecked.
+    pub input: Option<Arc<Validator>>,
+    /// Its output schema, if it has one and its backend has results checked.
+    pub output: Option<Arc<Validator>>,
 }
 
 impl Cataloged for Arc<Tool> {

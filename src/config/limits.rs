@@ -79,6 +79,7 @@ limits! {
     task_time: duration SECOND, 8_760 * HOUR;
     task_time_most: duration SECOND, 8_760 * HOUR;
     upstream_bytes: size KIB, 1024 * MIB;
+    media_bytes: size KIB, 1024 * MIB;
     upstream_batch: count 1, 10_000;
     upstream_replies: count 1, 10_000;
     rounds: count 1, 255;
@@ -113,6 +114,10 @@ limits! {
     refresh_time: duration SECOND, 24 * HOUR;
     catalog_grace: duration 10, 168 * HOUR;
     first_catalog_time: duration 10, 300 * SECOND;
+    catalog_file_bytes: size KIB, 1024 * MIB;
+    cache_bytes: size 0, 1024 * 1024 * MIB;
+    tenant_cache_bytes: size 0, 1024 * 1024 * MIB;
+    cache_time: duration 10, HOUR;
     uri_bytes: size 64, 16 * KIB;
     description_bytes: size 16, MIB;
     schema_bytes: size 256, 64 * MIB;

@@ -12,6 +12,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::cache::Cache;
 use crate::catalog::entry::Entry;
 use crate::catalog::entry::Home;
 use crate::catalog::herald::Changed;
@@ -43,6 +44,8 @@ const LEVELS: usize = 64;
 pub struct Hub {
     pub(super) limits: Arc<Limits>,
     metrics: Arc<Metrics>,
+    /// What is kept of resources that may change.
+    cache: Arc<Cache>,
     tasks: TaskTracker,
     stop: CancellationToken,
     streams: Places,
@@ -93,10 +96,15 @@ pub struct Member {
 
 impl Hub {
     /// Nobody listens yet. What is told by backends is read by `tasks`.
-    pub fn new(limits: Arc<Limits>, metrics: Arc<Metrics>, tasks: TaskTracker) -> Arc<Self> {
+    pub fn new(
+        limits: Arc<Limits>,
+        metrics: Arc<Metrics>,
+        tasks: TaskTracker,
+        cache: Arc<Cache>,
+    ) -> Arc<Self> {
         let (streams, sessions) = (Places::new(&limits), Places::new(&limits));
         let (stop, state, stale) = (CancellationToken::new(), Mutex::default(), Notify::new());
-        Arc::new(Self { limits, metrics, tasks, stop, streams, sessions, state, stale })
+        Arc::new(Self { limits, metrics, cache, tasks, stop, streams, sessions, state, stale })
     }
 
     /// A place for one more stream of `caller`.
@@ -124,6 +132,7 @@ impl Hub {
     ///
     /// spec: server/resources, schema ResourceUpdatedNotificationParams
     pub fn resource_changed(&self, tenant: &TenantName, backend: &BackendName, own: &str) {
+        self.cache.purge(tenant, backend, Some(own));
         let state = self.state();
         let Some(crowd) = state.tenants.get(tenant) else { return };
         for own in upward(own, self.limits.uri_bytes) {
@@ -133,6 +142,7 @@ impl Hub {
 
     /// The same of one resource of one home, and of nothing above it.
     pub(super) fn missed(&self, tenant: &TenantName, home: &Arc<Home>, own: &str) {
+        self.cache.purge(tenant, &home.config.name, Some(own));
         let state = self.state();
         let Some(crowd) = state.tenants.get(tenant) else { return };
         if let Some(topic) = crowd.lines.topic(home, own) {

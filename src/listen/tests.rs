@@ -22,6 +22,7 @@ use super::writer::Form;
 use super::writer::Over;
 use crate::backend::Backend;
 use crate::backend::Surroundings;
+use crate::cache::Cache;
 use crate::catalog::entry::Entry;
 use crate::catalog::entry::Home;
 use crate::catalog::herald::Changed;
@@ -58,7 +59,11 @@ fn acme() -> TenantName {
 fn hub_with(change: impl FnOnce(&mut Limits)) -> Arc<Hub> {
     let mut limits = Limits { notification_pause: Duration::ZERO, ..Limits::default() };
     change(&mut limits);
-    Hub::new(Arc::new(limits), Arc::new(Metrics::new()), TaskTracker::new())
+    {
+        let (limits, metrics) = (Arc::new(limits), Arc::new(Metrics::new()));
+        let cache = Cache::new(&limits, metrics.clone());
+        Hub::new(limits, metrics, TaskTracker::new(), cache)
+    }
 }
 
 fn hub() -> Arc<Hub> {

@@ -1,29 +1,38 @@
 //! The methods that are served, one file each.
 
+pub mod checks;
 pub mod complete;
 mod declare;
 pub mod discover;
 mod forward;
 mod links;
 pub mod lists;
+mod media;
 pub mod prompts_get;
 pub mod resources_read;
 pub mod rounds;
 pub mod tasks;
 pub mod tools_call;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::backend::BackendError;
+use crate::cache::Cache;
+use crate::catalog::refresh::Catalogs;
 use crate::catalog::snapshot::Snapshot;
 use crate::exchange::Exchange;
+use crate::methods::checks::Checks;
+use crate::methods::rounds::Sealing;
 use crate::model::endpoint::Owner;
 use crate::model::limits::Limits;
 use crate::protocol::json::Json;
+use crate::protocol::json::compose::Array;
 use crate::protocol::json::compose::Object;
 use crate::protocol::meta::SERVER_INFO;
 use crate::protocol::meta::our_info;
 use crate::router::RouteError;
+use crate::telemetry::metrics::Metrics;
 
 /// Why a method has no answer. `Display` is what the caller reads.
 #[derive(Debug, thiserror::Error)]
@@ -36,9 +45,38 @@ pub enum CallError {
     Backend(#[from] BackendError),
 }
 
+/// What methods that ask a backend work with, beside the request and the catalog.
+pub struct Means<'a> {
+    /// To refresh one that turns out to be stale.
+    pub catalogs: &'a Catalogs,
+    /// The results that are kept.
+    pub cache: &'a Arc<Cache>,
+    /// The checks that go on.
+    pub checks: &'a Arc<Checks>,
+    /// What states are sealed with.
+    pub sealing: Sealing,
+    /// The limits of this process.
+    pub limits: &'a Limits,
+    /// What is counted.
+    pub metrics: &'a Arc<Metrics>,
+}
+
 /// The `_meta` of a result that is ours alone.
 fn own_meta() -> Json {
     Object::new().put(SERVER_INFO, &our_info()).finish()
+}
+
+/// A tool result that says why there is no other, so that a model can mend what it asked for.
+///
+/// spec: server/tools, Error Handling
+fn failed(problem: &str) -> Json {
+    let text = Object::new().put_str("type", "text").put_str("text", problem).finish();
+    Object::new()
+        .put_str("resultType", "complete")
+        .put("content", &Array::new().push(&text).finish())
+        .put_bool("isError", true)
+        .put("_meta", &own_meta())
+        .finish()
 }
 
 /// How long a list may be kept while a backend has never been listed: it will be there any moment.

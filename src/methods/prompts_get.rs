@@ -7,13 +7,13 @@ use crate::catalog::snapshot::Snapshot;
 use crate::exchange::Exchange;
 use crate::exchange::Reply;
 use crate::methods::CallError;
+use crate::methods::Means;
 use crate::methods::forward::Sent;
 use crate::methods::forward::forward;
 use crate::methods::links::Links;
+use crate::methods::media;
+use crate::methods::media::Blocks;
 use crate::methods::rounds::Rounds;
-use crate::methods::rounds::Sealing;
-use crate::model::limits::Limits;
-use crate::telemetry::metrics::Metrics;
 
 /// Gets `prompt` from its backend.
 ///
@@ -25,13 +25,14 @@ pub async fn answer(
     exchange: &Exchange,
     prompt: &Prompt,
     snapshot: &Arc<Snapshot>,
-    sealing: &Sealing,
-    limits: &Limits,
-    metrics: &Arc<Metrics>,
+    means: &Means<'_>,
 ) -> Result<Reply<CallError>, CallError> {
-    let (rounds, retry) = Rounds::begin(exchange, &prompt.entry, sealing, limits, metrics)?;
+    let (rounds, retry) = Rounds::begin(exchange, &prompt.entry, means)?;
     let links = Links::of(&prompt.entry, snapshot);
-    let finish = move |outcome| rounds.settle(links.change(outcome, Links::messages), &links);
+    let most = means.limits.media_bytes;
+    let finish = move |outcome| {
+        rounds.settle(links.change(media::within(outcome, Blocks::Messages, most), Links::messages), &links)
+    };
     let sent = Sent { retry, ..Sent::plain(exchange.call.params.clone()) };
-    forward(exchange, &prompt.entry, sent, finish, limits, metrics).await
+    forward(exchange, &prompt.entry, sent, finish, means.limits, means.metrics).await
 }

@@ -1,22 +1,32 @@
-//! `resources/read`: what a resource has in it.
+//! `resources/read`: what a resource has in it, from its backend or from what was kept of its last answer.
 
 use std::sync::Arc;
 
+use aws_lc_rs::digest;
+use aws_lc_rs::digest::Context;
+use futures_util::StreamExt;
+
+use crate::cache::Found;
+use crate::cache::Lead;
+use crate::cache::Question;
 use crate::catalog::entry::Entry;
 use crate::catalog::snapshot::Snapshot;
 use crate::catalog::ui::Host;
 use crate::catalog::ui::Ui;
 use crate::exchange::Exchange;
+use crate::exchange::Frame;
 use crate::exchange::Reply;
 use crate::methods::CallError;
+use crate::methods::Means;
+use crate::methods::declare;
 use crate::methods::forward::Sent;
 use crate::methods::forward::forward;
 use crate::methods::hinted;
 use crate::methods::links::Links;
 use crate::methods::may_be_public;
+use crate::methods::media;
+use crate::methods::media::Blocks;
 use crate::methods::rounds::Rounds;
-use crate::methods::rounds::Sealing;
-use crate::model::limits::Limits;
 use crate::protocol::caching;
 use crate::protocol::call::Outcome;
 use crate::protocol::call::RpcError;
@@ -24,9 +34,8 @@ use crate::protocol::code;
 use crate::protocol::json::Json;
 use crate::protocol::json::compose::Object;
 use crate::protocol::meta::UI;
-use crate::telemetry::metrics::Metrics;
 
-/// Reads `resource` from its backend.
+/// Reads `resource` from the cache, or from its backend.
 ///
 /// spec: server/resources, Reading Resources
 ///
@@ -36,25 +45,36 @@ pub async fn answer(
     exchange: &Exchange,
     resource: &Entry,
     snapshot: &Arc<Snapshot>,
-    sealing: &Sealing,
-    limits: &Limits,
-    metrics: &Arc<Metrics>,
+    means: &Means<'_>,
 ) -> Result<Reply<CallError>, CallError> {
     if resource.ui == Ui::View && Host::of(&exchange.call.meta) == Host::Plain {
         return Ok(Reply::Once(Outcome::Error(no_host())));
     }
-    let (rounds, retry) = Rounds::begin(exchange, resource, sealing, limits, metrics)?;
+    let (rounds, retry) = Rounds::begin(exchange, resource, means)?;
+    let public = may_be_public(exchange);
+    let lead = match question(exchange, resource) {
+        None => None,
+        Some(question) => match means.cache.look(question).await {
+            Found::Kept(kept) => {
+                let told = told(&kept.result, kept.left_ms(), public && kept.public);
+                return Ok(Reply::Once(Outcome::Result(told)));
+            }
+            Found::Ask(lead) => Some(lead),
+        },
+    };
     let links = Links::of(resource, snapshot);
-    let (public, uri) = (may_be_public(exchange), resource.public.clone());
+    let uri = resource.public.clone();
+    let most = means.limits.media_bytes;
     let finish = move |outcome| {
+        let outcome = media::within(outcome, Blocks::Contents, most);
         Ok(match rounds.settle(links.change(outcome, Links::contents), &links)? {
-            Outcome::Result(result) => Outcome::Result(cacheable(&result, public)),
             Outcome::Error(error) => Outcome::Error(not_found(error, &uri)),
-            other @ (Outcome::Asks(_) | Outcome::Task(_)) => other,
+            other @ (Outcome::Result(_) | Outcome::Asks(_) | Outcome::Task(_)) => other,
         })
     };
     let sent = Sent { retry, ..Sent::plain(exchange.call.params.clone()) };
-    forward(exchange, resource, sent, finish, limits, metrics).await
+    let reply = forward(exchange, resource, sent, finish, means.limits, means.metrics).await;
+    ended(reply, lead, public)
 }
 
 /// Step 20: what shows no views has nothing to do with one.
@@ -70,16 +90,121 @@ fn no_host() -> RpcError {
     }
 }
 
+/// What the cache is asked. `None` where the answer hangs on what only this client has said.
+///
+/// spec: server/utilities/caching, Cache Key (results of retries MUST NOT be cached)
+fn question(exchange: &Exchange, resource: &Entry) -> Option<Question> {
+    let (call, config) = (&exchange.call, &resource.home.config);
+    let mut variant = Context::new(&digest::SHA256);
+    let mut add = |part: &[u8]| {
+        variant.update(&(part.len() as u64).to_be_bytes());
+        variant.update(part);
+    };
+    let mut params: Vec<_> = call.params.members().collect();
+    params.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
+    for (key, value) in &params {
+        match &**key {
+            "inputResponses" | "requestState" => return None,
+            // Its own URI stands for the first, and of the second, what the backend is told follows.
+            "uri" | "_meta" => {}
+            key => {
+                add(key.as_bytes());
+                add(value.bytes());
+            }
+        }
+    }
+    add(declare::carried(&call.meta.capabilities, config, resource.home.tasks).bytes());
+    for (key, value) in &call.meta.unknown {
+        add(key.as_bytes());
+        add(value.bytes());
+    }
+    // Whatever is configured otherwise is asked anew, and so is it with another credential.
+    add(&exchange.tenant.digest.to_be_bytes());
+    let credential = config.credential.as_ref().and_then(|credential| credential.value.get());
+    add(&credential.map_or(0, |value| value.version).to_be_bytes());
+    let mut principal = Context::new(&digest::SHA256);
+    principal.update(exchange.caller.principal().as_bytes());
+    principal.update(b" ");
+    principal.update(exchange.caller.scopes.joined().as_bytes());
+    Some(Question {
+        tenant: exchange.tenant.name.clone(),
+        backend: resource.backend().clone(),
+        uri: resource.own.clone(),
+        variant: whole(variant),
+        principal: whole(principal),
+        plain: call.meta.progress_token.is_none() && call.meta.log_level.is_none(),
+    })
+}
+
+fn whole(context: Context) -> [u8; 32] {
+    let mut bytes = [0; 32];
+    bytes.copy_from_slice(context.finish().as_ref());
+    bytes
+}
+
+/// The reply, with its result kept where it may be, and as the client is told it.
+fn ended(
+    reply: Result<Reply<CallError>, CallError>,
+    lead: Option<Lead>,
+    public: bool,
+) -> Result<Reply<CallError>, CallError> {
+    let reply = match reply {
+        Ok(reply) => reply,
+        Err(error) => {
+            end(lead, None);
+            return Err(error);
+        }
+    };
+    Ok(match reply {
+        Reply::Once(outcome) => Reply::Once(outcome_of(outcome, lead, public)),
+        Reply::Stream(frames) => {
+            let mut lead = lead;
+            Reply::Stream(Box::pin(frames.map(move |frame| match frame {
+                Frame::End(Ok(outcome)) => Frame::End(Ok(outcome_of(outcome, lead.take(), public))),
+                Frame::End(Err(error)) => {
+                    end(lead.take(), None);
+                    Frame::End(Err(error))
+                }
+                Frame::Notice(json) => Frame::Notice(json),
+            })))
+        }
+        other @ (Reply::Accepted
+        | Reply::Opened { .. }
+        | Reply::Batch(_)
+        | Reply::Notices(_)
+        | Reply::Ended) => other,
+    })
+}
+
+fn outcome_of(outcome: Outcome, lead: Option<Lead>, public: bool) -> Outcome {
+    match outcome {
+        Outcome::Result(result) => {
+            end(lead, Some(&result));
+            let ttl_ms = caching::ttl_ms(&result).unwrap_or(0);
+            Outcome::Result(told(&result, ttl_ms, public && caching::is_public(&result)))
+        }
+        other @ (Outcome::Error(_) | Outcome::Asks(_) | Outcome::Task(_)) => {
+            end(lead, None);
+            other
+        }
+    }
+}
+
+fn end(lead: Option<Lead>, result: Option<&Json>) {
+    if let Some(lead) = lead {
+        lead.end(result);
+    }
+}
+
 /// A result with what its backend says of keeping it, within bounds; shared only where both say so.
 ///
 /// spec: server/utilities/caching, Cacheable Results
-fn cacheable(result: &Json, public: bool) -> Json {
+fn told(result: &Json, ttl_ms: u64, public: bool) -> Json {
     let mut whole = Object::with_capacity(result.bytes().len() + 64);
     for (key, value) in result.members().filter(|(key, _)| !matches!(&**key, "ttlMs" | "cacheScope")) {
         whole = whole.put(&key, &value);
     }
-    let ttl_ms = caching::ttl_ms(result).unwrap_or(0);
-    hinted(whole, ttl_ms, public && caching::is_public(result)).finish()
+    hinted(whole, ttl_ms, public).finish()
 }
 
 /// An error about what was asked for says which that was, as the client knows it.

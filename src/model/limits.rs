@@ -93,6 +93,8 @@ pub struct Limits {
     pub task_time_most: Duration,
     /// Longest answer, or one SSE event, of a backend.
     pub upstream_bytes: usize,
+    /// Longest base64 of one image, sound or file in a result; within `upstream_bytes`.
+    pub media_bytes: usize,
     /// Most messages that a backend may send together, in one array.
     pub upstream_batch: usize,
     /// Most answers to a backend's own requests that are on their way in one session.
@@ -161,6 +163,14 @@ pub struct Limits {
     pub catalog_grace: Duration,
     /// How long a first request waits for a tenant's first catalog.
     pub first_catalog_time: Duration,
+    /// Largest file with the last good catalog of a tenant.
+    pub catalog_file_bytes: usize,
+    /// What all kept results of backends may weigh together.
+    pub cache_bytes: usize,
+    /// What those of one tenant may.
+    pub tenant_cache_bytes: usize,
+    /// Longest time that a result is kept, whatever its backend says.
+    pub cache_time: Duration,
     /// Longest URI of a resource, or URI template, as its backend has it.
     pub uri_bytes: usize,
     /// Longest text for people in an entry of a list.
@@ -239,6 +249,7 @@ impl Default for Limits {
             task_time: seconds(24 * 60 * 60),
             task_time_most: seconds(30 * 24 * 60 * 60),
             upstream_bytes: 4 << 20,
+            media_bytes: 3 << 20,
             upstream_batch: 100,
             upstream_replies: 64,
             rounds: 10,
@@ -275,6 +286,10 @@ impl Default for Limits {
             // users for approval again.
             catalog_grace: seconds(600),
             first_catalog_time: seconds(5),
+            catalog_file_bytes: 64 << 20,
+            cache_bytes: 128 << 20,
+            tenant_cache_bytes: 16 << 20,
+            cache_time: seconds(300),
             uri_bytes: 2 << 10,
             description_bytes: 8 << 10,
             schema_bytes: 256 << 10,

@@ -64,6 +64,8 @@ pub struct Backend {
     pub credential: Option<Credential>,
     /// What it may not ask of clients.
     pub refused: Vec<Ask>,
+    /// What of its tools' calls is checked against their schemas.
+    pub validate: Validate,
 }
 
 #[cfg(test)]
@@ -81,8 +83,21 @@ impl Backend {
             extensions: Vec::new(),
             credential: None,
             refused: Vec::new(),
+            validate: Validate::default(),
         }
     }
+}
+
+/// What of the calls of a backend's tools is checked against the tools' schemas.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Validate {
+    /// Nothing.
+    Off,
+    /// The arguments.
+    #[default]
+    Arguments,
+    /// The arguments, and the structured content of results.
+    Both,
 }
 
 /// The kinds of backend.

@@ -19,6 +19,7 @@ use crate::model::tenant::ObjectKind;
 use crate::model::tenant::ScopeRule;
 use crate::model::tenant::Tenant;
 use crate::model::tenant::Uris;
+use crate::model::tenant::Validate;
 
 fn rule(kind: Option<ObjectKind>, glob: &str, needs: &str) -> ScopeRule {
     ScopeRule { kind, glob: glob.into(), needs: Scopes::parse(needs) }
@@ -36,6 +37,7 @@ fn backend(scopes: Vec<ScopeRule>) -> Arc<Backend> {
         scopes,
         credential: None,
         refused: Vec::new(),
+        validate: Validate::default(),
     })
 }
 

@@ -3,6 +3,7 @@
 //! A label's value is program text (`&'static str`), never input: no label is unbounded.
 
 pub mod asks;
+mod kept;
 mod register;
 
 use std::time::Duration;
@@ -16,6 +17,8 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
 use crate::telemetry::metrics::asks::Asks;
+
+pub use crate::telemetry::metrics::kept::CacheMetrics;
 
 /// The media type of [`Metrics::encode`].
 pub const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -180,6 +183,8 @@ pub struct Metrics {
     pub catalogs_stale: Gauge,
     entries_left_out: Counter,
     tool_aliases: Counter,
+    /// What the cache counts.
+    pub cache: CacheMetrics,
     config_reloads: Family<ByOutcome, Counter>,
     panics: Counter,
     /// What backends ask of clients.
@@ -219,6 +224,7 @@ impl Metrics {
             catalogs_stale: Gauge::default(),
             entries_left_out: Counter::default(),
             tool_aliases: Counter::default(),
+            cache: CacheMetrics::default(),
             config_reloads: Family::default(),
             panics: Counter::default(),
             asks: Asks::default(),
@@ -227,6 +233,7 @@ impl Metrics {
         metrics.register_sessions();
         metrics.register_rooms();
         metrics.asks.register(&mut metrics.registry);
+        metrics.cache.register(&mut metrics.registry);
         metrics
     }
 
@@ -394,6 +401,7 @@ mod tests {
         metrics.probe(Probed::Modern);
         metrics.upstream_session(SessionEvent::Opened);
         metrics.catalog_refresh(Outcome::Ok);
+        metrics.cache.looked(true);
         metrics.config_reload(Outcome::Ok);
         metrics.asks.deprecated("x");
         metrics.asks.refused("x");

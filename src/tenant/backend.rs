@@ -6,6 +6,7 @@ use std::time::Duration;
 use http::HeaderName;
 use url::Url;
 
+use crate::config::node::Value;
 use crate::config::public;
 use crate::config::reader::At;
 use crate::config::reader::Fields;
@@ -20,13 +21,14 @@ use crate::model::tenant::CredentialPlace;
 use crate::model::tenant::ObjectKind;
 use crate::model::tenant::ScopeRule;
 use crate::model::tenant::Uris;
+use crate::model::tenant::Validate;
 use crate::model::uri;
 use crate::tenant::secret::Secret;
 
 /// The longest prefix, of the 64 characters that a public name may have.
 const PREFIX: usize = 32;
 
-const KEYS: [&str; 11] = [
+const KEYS: [&str; 12] = [
     "kind",
     "url",
     "era",
@@ -38,6 +40,7 @@ const KEYS: [&str; 11] = [
     "extensions",
     "credential",
     "refuse",
+    "validate",
 ];
 
 /// Longest name of an extension, and most of them.
@@ -108,6 +111,12 @@ pub(super) fn read(name: &str, at: &At<'_>, secrets: &[Secret], declared: &[&str
     let extensions = fields.get("extensions").map_or_else(|| Some(Vec::new()), |at| extensions(&at));
     let credential = fields.get("credential").map(|at| credential(&at, secrets, declared));
     let refused = fields.get("refuse").map_or(Some(Vec::new()), |at| refused(&at));
+    let words = [("off", Validate::Off), ("arguments", Validate::Arguments), ("both", Validate::Both)];
+    let validate = fields.get("validate").map_or(Some(Validate::default()), |at| match at.node.value {
+        // YAML 1.1 readers take the bare word for a boolean.
+        Value::Bool(false) => Some(Validate::Off),
+        _ => at.word(&words),
+    });
     Some(Backend {
         name: parsed?,
         kind: kind?,
@@ -122,6 +131,7 @@ pub(super) fn read(name: &str, at: &At<'_>, secrets: &[Secret], declared: &[&str
             None => None,
         },
         refused: refused?,
+        validate: validate?,
     })
 }
 

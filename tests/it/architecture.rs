@@ -27,17 +27,19 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("tenant", &["model", "egress", "seal"]),
     ("stream", &["exchange", "model", "protocol"]),
     ("backend", &["exchange", "model", "protocol", "stream", "egress", "seal"]),
-    ("catalog", &["exchange", "model", "protocol", "stream", "egress", "seal", "backend", "policy"]),
+    ("cache", &["exchange", "model", "protocol"]),
+    // `cache`: what was read goes when the resources that a backend lists change.
+    ("catalog", &["exchange", "model", "protocol", "stream", "egress", "seal", "backend", "policy", "cache"]),
     ("router", &["exchange", "model", "protocol", "stream", "egress", "seal", "policy", "catalog"]),
     (
         "methods",
         &[
             "exchange", "model", "protocol", "stream", "egress", "seal", "backend", "policy", "catalog",
-            "router",
+            "router", "cache",
         ],
     ),
     // Whose resource a URI is, and where its changes come from.
-    ("listen", &["exchange", "model", "protocol", "backend", "catalog"]),
+    ("listen", &["exchange", "model", "protocol", "backend", "catalog", "cache"]),
     // The handshake era may use the modern rooms; of those, none may use it.
     (
         "legacy",
@@ -57,14 +59,14 @@ const ROOMS: &[(&str, &[&str])] = &[
         "app",
         &[
             "model", "protocol", "exchange", "seal", "egress", "policy", "auth", "tenant", "stream",
-            "backend", "catalog", "router", "methods", "listen", "legacy", "error",
+            "backend", "catalog", "router", "methods", "listen", "legacy", "error", "cache",
         ],
     ),
     (
         "pipeline",
         &[
             "model", "protocol", "exchange", "seal", "egress", "policy", "auth", "tenant", "stream",
-            "backend", "catalog", "router", "methods", "listen", "legacy", "error", "app",
+            "backend", "catalog", "router", "methods", "listen", "legacy", "error", "app", "cache",
         ],
     ),
     (

@@ -3,7 +3,9 @@
 
 mod architecture;
 mod bytes;
+mod cache;
 mod cases;
+mod catalog;
 mod commands;
 mod compatibility;
 mod conformance;

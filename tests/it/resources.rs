@@ -305,7 +305,7 @@ async fn a_backends_not_found_says_which_uri_was_asked_for() {
 // LT-05
 #[tokio::test]
 async fn a_read_may_be_kept_as_long_as_its_backend_says_and_by_one_caller() {
-    let crm = server(&["x://1"], &[]).await;
+    let crm = server(&["x://1"], &["x://{n}"]).await;
     let tenants = acme_and_other(&[crm.backend("crm", ", uris: keep")])
         .replace("scope_implies", "public_catalog: true\n    scope_implies");
     let gw = Gateway::start(&tenants).await;
@@ -313,7 +313,7 @@ async fn a_read_may_be_kept_as_long_as_its_backend_says_and_by_one_caller() {
         (gw.caller("acme", "alice", ""), "private"),
         (gw.caller_at("/t/acme/mcp", "acme", "alice", ""), "public"),
     ];
-    for (hints, ttl, public) in [
+    for (n, (hints, ttl, public)) in [
         ("", 0, false),
         (r#","ttlMs":5000,"cacheScope":"public""#, 5000, true),
         (r#","ttlMs":5000,"cacheScope":"private""#, 5000, false),
@@ -321,10 +321,15 @@ async fn a_read_may_be_kept_as_long_as_its_backend_says_and_by_one_caller() {
         (r#","ttlMs":-1"#, 0, false),
         (r#","ttlMs":"7""#, 0, false),
         (r#","ttlMs":1e400"#, 3_600_000, false),
-    ] {
-        crm.behave("x://1", Behaviour::Result(format!(r#"{{"contents":[]{hints}}}"#)));
+    ]
+    .into_iter()
+    .enumerate()
+    {
         for (caller, scope) in &callers {
-            let read = caller.read("x://1").await.result();
+            // What is told of a kept result is what is left of its time: none was read before.
+            let uri = format!("x://{n}{}", caller.path.replace("/", "-"));
+            crm.behave(&uri, Behaviour::Result(format!(r#"{{"contents":[]{hints}}}"#)));
+            let read = caller.read(&uri).await.result();
             let expected = if public { *scope } else { "private" };
             assert_eq!((&read["ttlMs"], &read["cacheScope"]), (&json!(ttl), &json!(expected)), "{hints}");
         }

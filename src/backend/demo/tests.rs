@@ -39,6 +39,7 @@ fn demo_with(timeout: Duration, idle_timeout: Duration) -> Demo {
         scopes: Vec::new(),
         credential: None,
         refused: Vec::new(),
+        validate: tenant::Validate::default(),
     }))
 }
 

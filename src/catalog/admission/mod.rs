@@ -21,11 +21,13 @@ use crate::catalog::entry::Prompt;
 use crate::catalog::entry::Remark;
 use crate::catalog::entry::Template;
 use crate::catalog::header_params::ParamProblem;
+use crate::catalog::names;
 use crate::catalog::names::NameProblem;
 use crate::catalog::schema::SchemaProblem;
 use crate::catalog::template::TemplateProblem;
 use crate::catalog::tool::Tool;
 use crate::catalog::ui::Ui;
+use crate::catalog::uris;
 use crate::catalog::uris::UriProblem;
 use crate::model::limits::Limits;
 use crate::model::tenant::ObjectKind;
@@ -50,6 +52,8 @@ pub struct Admission {
     pub left_out: Vec<Remark>,
     /// What was changed.
     pub cleaned: Vec<Remark>,
+    /// The public names and URIs of what was not taken: they are still the backend's.
+    pub withheld: HashSet<(List, Arc<str>)>,
 }
 
 /// Why an entry was left out. `Display` is what the tenant's operators read.
@@ -132,7 +136,10 @@ impl Admission {
                     desk.names.insert(public);
                     taken.push(one);
                 }
-                Err(reason) => self.left_out.push(remark(reason.to_string())),
+                Err(reason) => {
+                    self.withheld.extend(desk.claimed(raw).map(|public| (list, public)));
+                    self.left_out.push(remark(reason.to_string()));
+                }
             }
         }
         taken
@@ -163,6 +170,17 @@ impl Desk<'_> {
     fn own(&self, raw: &Json) -> Result<Arc<str>, Unfit> {
         let key = self.list.key();
         raw.member(key).and_then(|name| name.string()).map(Arc::from).ok_or(Unfit::Member(key))
+    }
+
+    /// The public name that an entry would have, whatever else is wrong with it.
+    fn claimed(&self, raw: &Json) -> Option<Arc<str>> {
+        let (own, config) = (self.own(raw).ok()?, &self.home.config);
+        match self.list {
+            List::Tools | List::Prompts => names::public_name(&config.prefix, &own).ok().map(Arc::from),
+            List::Resources | List::Templates => {
+                (own.len() <= self.limits.uri_bytes).then(|| uris::public_uri(config, &own).into())
+            }
+        }
     }
 
     /// `public`, if it is free.

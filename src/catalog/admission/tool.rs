@@ -14,6 +14,7 @@ use crate::catalog::schema::SchemaProblem;
 use crate::catalog::tool::Tool;
 use crate::model::limits::Limits;
 use crate::model::tenant::ObjectKind;
+use crate::model::tenant::Validate;
 use crate::protocol::json::Json;
 
 /// How many times the limit of one tool's subschemas the schemas of all tools of a backend may weigh
@@ -37,25 +38,34 @@ impl Budget {
         let public = desk.free(names::public_name(&desk.home.config.prefix, &own)?)?;
         descriptor::check_members(desk.list, raw)?;
         descriptor::refuse_task_only(desk, raw)?;
-        if let Some(output) = raw.member("outputSchema") {
-            let judged =
-                Judged::new(&output, desk.limits).map_err(|why| Unfit::Schema("outputSchema", why))?;
+        let validate = desk.home.config.validate;
+        let mut output = None;
+        if let Some(text) = raw.member("outputSchema") {
+            let unfit = |why| Unfit::Schema("outputSchema", why);
+            let judged = Judged::new(&text, desk.limits).map_err(unfit)?;
             // Clients that compile it would refuse the whole list for it.
-            judged.is_schema().map_err(|why| Unfit::Schema("outputSchema", why))?;
+            judged.is_schema().map_err(unfit)?;
             header_params::refuse_any(judged.schema())?;
             self.left = self.left.checked_sub(judged.weight).ok_or(Unfit::Budget)?;
+            if validate == Validate::Both {
+                output = Some(Arc::new(judged.compile(&mut self.patterns).map_err(unfit)?));
+            }
         }
         let unfit = |why| Unfit::Schema("inputSchema", why);
-        let input = raw.member("inputSchema").ok_or(unfit(SchemaProblem::NotObject))?;
-        let judged = Judged::new(&input, desk.limits).map_err(unfit)?;
+        let text = raw.member("inputSchema").ok_or(unfit(SchemaProblem::NotObject))?;
+        let judged = Judged::new(&text, desk.limits).map_err(unfit)?;
         // spec: server/tools, Tool (`inputSchema` MUST be a valid JSON Schema object of type object)
         if judged.schema().get("type").is_none_or(|kind| kind != "object") {
             return Err(unfit(SchemaProblem::NotObject));
         }
         let header_params = header_params::extract(judged.schema())?;
         self.left = self.left.checked_sub(judged.weight).ok_or(Unfit::Budget)?;
-        let validator = Arc::new(judged.compile(&mut self.patterns).map_err(unfit)?);
+        let input = match validate {
+            Validate::Off => judged.is_schema().map(|()| None),
+            Validate::Arguments | Validate::Both => judged.compile(&mut self.patterns).map(Some),
+        };
+        let input = input.map_err(unfit)?.map(Arc::new);
         let (entry, change) = desk.entry(ObjectKind::Tool, own, public.clone(), raw);
-        Ok(((public, Arc::new(Tool { entry, header_params, validator })), change))
+        Ok(((public, Arc::new(Tool { entry, header_params, input, output })), change))
     }
 }

@@ -15,6 +15,7 @@ use crate::catalog::herald::Changed;
 use crate::catalog::refresh::COMPILING;
 use crate::catalog::refresh::Inner;
 use crate::catalog::refresh::State;
+use crate::catalog::refresh::keeping;
 use crate::catalog::source;
 use crate::catalog::source::Source;
 use crate::model::name::BackendName;
@@ -33,7 +34,8 @@ pub(super) struct Upkeep {
 impl Upkeep {
     /// Asks the backend and listens to it until the future is dropped.
     pub(super) async fn run(self) {
-        if let Some(carried) = self.source.carried() {
+        let stored = self.state.record.begin(&self.source.home.config).await;
+        if let Some(carried) = self.source.carried().or(stored) {
             self.install(carried).await;
             self.source.attempted();
             self.tell(Changed::NOTHING);
@@ -163,6 +165,7 @@ impl Upkeep {
     /// Takes lists and puts them into the catalog, on a blocking thread.
     async fn install(&self, listing: Arc<Listing>) {
         self.report_cut(&listing);
+        let changed = keeping::resources_change(&self.source, &listing);
         let (limits, of, from) = (self.inner.limits.clone(), self.state.clone(), self.source.clone());
         let turn = COMPILING.acquire().await;
         let job = move || {
@@ -171,7 +174,13 @@ impl Upkeep {
             of.compose()
         };
         match tokio::task::spawn_blocking(job).await {
-            Ok(left_out) => self.inner.metrics.entries_left_out(left_out as u64),
+            Ok(left_out) => {
+                self.inner.metrics.entries_left_out(left_out as u64);
+                if changed {
+                    let (tenant, backend) = self.names();
+                    self.inner.cache.purge(tenant, backend, None);
+                }
+            }
             Err(error) => self.report_uncompiled(&error),
         }
     }

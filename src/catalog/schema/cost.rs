@@ -35,13 +35,23 @@ pub(super) struct Cost {
     matching: Vec<u64>,
 }
 
-/// What makes a value cost more than it may. `Display` is what the client reads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+/// What makes a value cost more than it may.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TooCostly {
-    #[error("the arguments are too large or too deep to be checked against the tool's schema")]
     Looks,
-    #[error("the arguments have too much text to be matched with the patterns of the tool's schema")]
     Matching,
+}
+
+impl TooCostly {
+    /// What the client reads of a value that is called so, and of its schema.
+    pub(super) fn tell(self, value: &str, schema: &str) -> String {
+        match self {
+            Self::Looks => format!("{value} are too large or too deep to be checked against {schema}"),
+            Self::Matching => {
+                format!("{value} have too much text to be matched with the patterns of {schema}")
+            }
+        }
+    }
 }
 
 /// What a value may still cost.

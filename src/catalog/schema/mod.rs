@@ -1,4 +1,4 @@
-//! Step 21: input schemas, judged and compiled off the road, and arguments checked against them.
+//! Step 21: schemas, judged and compiled off the road, and arguments and results checked against them.
 //!
 //! A schema comes from a stranger. Before `jsonschema` sees it, `graph` has proven that it
 //! refers to nothing outside itself and how much it grows when its references are expanded, and
@@ -30,9 +30,19 @@ const MESSAGE_BYTES: usize = 500;
 /// Arguments from this size on may take long to check.
 const LARGE_BYTES: usize = 64 << 10;
 
-/// Most values, and most work, of arguments for which it is said what is wrong with them: to say
+/// Most values, and most work, of a value for which it is said what is wrong with it: to say
 /// it, every complaint of every alternative is written down, one for each part of the value.
 const TOLD: (usize, u64) = (10_000, 50_000);
+
+/// What a value is called in the messages about it, and the schema that it has to fit.
+#[derive(Clone, Copy)]
+struct Words {
+    value: &'static str,
+    schema: &'static str,
+}
+
+const ARGUMENTS: Words = Words { value: "the arguments", schema: "the tool's input schema" };
+const CONTENT: Words = Words { value: "the structured contents", schema: "the tool's output schema" };
 
 /// Why a schema was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -81,11 +91,11 @@ pub enum SchemaProblem {
     Invalid(String),
 }
 
-/// A compiled input schema.
+/// A compiled schema.
 pub struct Validator {
     compiled: jsonschema::Validator,
     cost: Cost,
-    /// Most values in the arguments.
+    /// Most values in what is checked.
     values: usize,
 }
 
@@ -147,9 +157,9 @@ impl Judged {
 }
 
 impl Validator {
-    /// Whether [`Validator::check`] may take long enough to hold others up.
-    pub fn is_slow(&self, arguments: &Json) -> bool {
-        let bytes = arguments.bytes().len();
+    /// Whether checking `value` may take long enough to hold others up.
+    pub fn is_slow(&self, value: &Json) -> bool {
+        let bytes = value.bytes().len();
         bytes >= LARGE_BYTES || !self.cost.matches_fast(bytes)
     }
 
@@ -158,28 +168,50 @@ impl Validator {
     ///
     /// Numbers beyond what a double holds are clamped, in a copy that is only checked.
     pub fn check(&self, arguments: Option<&Json>) -> Result<(), String> {
-        // Counted before they are read: each becomes many times as large as its text.
-        let values = arguments.map_or(0, Json::values);
-        if values > self.values {
-            return Err(format!(
-                "the arguments have more than {} values, which is the most that is taken",
-                self.values
-            ));
+        match arguments {
+            None => self.judge(&Value::Object(serde_json::Map::new()), 0, 0, ARGUMENTS, message),
+            Some(arguments) => self.judge_text(arguments, ARGUMENTS, message),
         }
-        let value = arguments.map_or_else(|| Value::Object(serde_json::Map::new()), instance::value_of);
-        let bytes = arguments.map_or(0, |arguments| arguments.bytes().len());
-        let work = self.cost.of(&value, bytes).map_err(|problem| problem.to_string())?;
-        if self.compiled.is_valid(&value) {
+    }
+
+    /// Checks the structured content of a result, in the same way. The message shows nothing of it but
+    /// keys: its client was not meant to get it.
+    pub fn check_content(&self, content: &Json) -> Result<(), String> {
+        self.judge_text(content, CONTENT, masked)
+    }
+
+    fn judge_text(&self, text: &Json, words: Words, tell: Tell) -> Result<(), String> {
+        // Counted before they are read: each becomes many times as large as its text.
+        let values = text.values();
+        if values > self.values {
+            let (of, most) = (words.value, self.values);
+            return Err(format!("{of} have more than {most} values, which is the most that is taken"));
+        }
+        self.judge(&instance::value_of(text), values, text.bytes().len(), words, tell)
+    }
+
+    fn judge(
+        &self,
+        value: &Value,
+        values: usize,
+        bytes: usize,
+        words: Words,
+        tell: Tell,
+    ) -> Result<(), String> {
+        let Words { value: of, schema } = words;
+        let work = self.cost.of(value, bytes).map_err(|problem| problem.tell(of, schema))?;
+        if self.compiled.is_valid(value) {
             return Ok(());
         }
         if values > TOLD.0 || work > TOLD.1 {
-            return Err(
-                "the arguments do not match the tool's input schema, and are too large to say where".into()
-            );
+            return Err(format!("{of} do not match {schema}, and are too large to say where"));
         }
-        self.compiled.validate(&value).map_err(|error| message(&error))
+        self.compiled.validate(value).map_err(|error| tell(&error))
     }
 }
+
+/// How it is said what is wrong.
+type Tell = fn(&jsonschema::ValidationError<'_>) -> String;
 
 impl fmt::Debug for Validator {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -189,13 +221,22 @@ impl fmt::Debug for Validator {
 
 /// Where it went wrong and what, bounded whatever the value and the schema are.
 fn message(error: &jsonschema::ValidationError<'_>) -> String {
+    placed(error, error)
+}
+
+/// The same without the value.
+fn masked(error: &jsonschema::ValidationError<'_>) -> String {
+    placed(error, &error.masked())
+}
+
+fn placed(error: &jsonschema::ValidationError<'_>, said: &dyn fmt::Display) -> String {
     use fmt::Write;
     let mut bounded = Bounded(String::new());
     let place = error.instance_path().as_str();
     // An overflow only ends the text.
     let _ = match place {
-        "" => write!(bounded, "{error}"),
-        place => write!(bounded, "{place}: {error}"),
+        "" => write!(bounded, "{said}"),
+        place => write!(bounded, "{place}: {said}"),
     };
     text::clean(&bounded.0, MESSAGE_BYTES).into_owned()
 }

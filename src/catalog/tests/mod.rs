@@ -1,6 +1,7 @@
 //! Tests of the catalog, and what they are made of.
 
 mod admission;
+mod owners;
 mod params;
 mod refresh;
 mod resources;
@@ -68,6 +69,7 @@ fn backend(name: &str, prefix: &str, rules: &[(&str, &str)]) -> Arc<tenant::Back
         extensions: Vec::new(),
         credential: None,
         refused: Vec::new(),
+        validate: tenant::Validate::default(),
     })
 }
 

@@ -12,6 +12,7 @@ use crate::backend::Listed;
 use crate::backend::Listing;
 use crate::catalog::admission::Admission;
 use crate::catalog::admission::admit;
+use crate::catalog::owners::Owners;
 use crate::catalog::snapshot::Part;
 use crate::catalog::snapshot::Snapshot;
 use crate::catalog::ui::Host;
@@ -201,7 +202,7 @@ fn icons_that_no_client_may_load_are_dropped() {
             "its `icons` had some that are neither on the web nor data"
         );
         let acme = tenant(vec![crm], 1);
-        let snapshot = Snapshot::compose(1, &acme, &[Arc::new(part)], &limits());
+        let snapshot = Snapshot::compose(1, &acme, &[Arc::new(part)], &Owners::default(), &limits());
         let page = snapshot.view(list, &acme, &caller("acme", ""), Host::Plain).page(None);
         let shown = page.entries.elements().next().unwrap().member("icons").unwrap();
         let kept: Vec<_> =
@@ -267,7 +268,7 @@ fn a_uri_leads_to_one_backend_or_nowhere() {
         part(&docs, &resources(&["doc://1", "page://1", "crm+x://9"], &["page://{a}", "tools+x:{a}"])),
         part(&tools, &without),
     ];
-    let snapshot = Snapshot::compose(1, &acme, &parts, &limits());
+    let snapshot = Snapshot::compose(1, &acme, &parts, &Owners::default(), &limits());
     for (uri, expected) in [
         // The backend that it begins with, listed or not.
         ("crm+x://1", "crm x://1"),
@@ -320,7 +321,7 @@ fn a_uri_leads_to_one_backend_or_nowhere() {
     );
     // The only backend that keeps its URIs has those that nobody knows.
     let acme = tenant(vec![crm.clone(), wiki.clone()], 2);
-    let snapshot = Snapshot::compose(1, &acme, &parts[..2], &limits());
+    let snapshot = Snapshot::compose(1, &acme, &parts[..2], &Owners::default(), &limits());
     for (uri, expected) in
         [("doc://2", "wiki doc://2!"), ("crm+x://2", "crm x://2!"), ("file:///a/../b", ""), ("relative", "")]
     {
@@ -346,7 +347,7 @@ fn what_nobody_lists_needs_what_rules_and_templates_say() {
             &["note://{id}", "note://{id}/{x}", "db://{table}/Caf%C3%A9:all"],
         ),
     )];
-    let snapshot = Snapshot::compose(1, &acme, &parts, &limits());
+    let snapshot = Snapshot::compose(1, &acme, &parts, &Owners::default(), &limits());
     for (uri, needs) in [
         ("note://1", "read"),
         ("note://2", "notes read"),
@@ -380,14 +381,26 @@ fn what_nobody_lists_needs_what_rules_and_templates_say() {
     // Where nothing hangs on a URI, its spelling is its server's affair.
     let crm = backend("crm", "", &[("*", "all")]);
     let acme = tenant(vec![crm.clone()], 2);
-    let snapshot = Snapshot::compose(1, &acme, &[part(&crm, &resources(&[], &["x://{id}//"]))], &limits());
+    let snapshot = Snapshot::compose(
+        1,
+        &acme,
+        &[part(&crm, &resources(&[], &["x://{id}//"]))],
+        &Owners::default(),
+        &limits(),
+    );
     for uri in ["file:////secret//a", "x://1//", "caf:\u{e9}/"] {
         assert_eq!(snapshot.resource(uri).expect(uri).needs.joined(), "all", "{uri}");
     }
     // What a template that is not plain may have made cannot be told.
     let crm = backend("crm", "", &[("x://{id}*", "odd")]);
     let acme = tenant(vec![crm.clone()], 3);
-    let snapshot = Snapshot::compose(1, &acme, &[part(&crm, &resources(&[], &["x://{id}//"]))], &limits());
+    let snapshot = Snapshot::compose(
+        1,
+        &acme,
+        &[part(&crm, &resources(&[], &["x://{id}//"]))],
+        &Owners::default(),
+        &limits(),
+    );
     assert_eq!(snapshot.resource("y://1").unwrap().needs.joined(), "odd");
 }
 
@@ -399,7 +412,8 @@ fn a_lookup_that_takes_too_long_finds_nothing() {
     let heavy = (0..200).map(|n| format!("a:{}{n}{{+y}}", format!("{literal}{{+x}}").repeat(7)));
     let heavy: Vec<_> = heavy.collect();
     let heavy: Vec<_> = heavy.iter().map(String::as_str).collect();
-    let snapshot = Snapshot::compose(1, &acme, &[part(&crm, &resources(&[], &heavy))], &limits());
+    let snapshot =
+        Snapshot::compose(1, &acme, &[part(&crm, &resources(&[], &heavy))], &Owners::default(), &limits());
     assert!(snapshot.resource("b://1").is_some(), "what begins otherwise costs nothing");
     assert!(snapshot.resource(&format!("a:{}", "a".repeat(2000))).is_none());
 }
@@ -413,7 +427,7 @@ fn each_list_has_views_of_its_own() {
     listing.prompts = Listed::whole(vec![prompt("b"), prompt("c"), prompt("a")]);
     listing.tools = Listed::whole(vec![super::tool("b"), super::tool("t")]);
     let limits = Limits { page_size: 2, ..limits() };
-    let snapshot = Snapshot::compose(1, &acme, &[part(&crm, &listing)], &limits);
+    let snapshot = Snapshot::compose(1, &acme, &[part(&crm, &listing)], &Owners::default(), &limits);
     let seen = |list: List, scopes: &str, after: Option<&str>| {
         let page = snapshot.view(list, &acme, &caller("acme", scopes), Host::Plain).page(after);
         let name = |entry: Json| entry.member(list.key()).unwrap().string().unwrap();

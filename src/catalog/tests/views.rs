@@ -17,6 +17,7 @@ use crate::backend::Listed;
 use crate::backend::Listing;
 use crate::catalog::cursor::open_cursor;
 use crate::catalog::cursor::seal_cursor;
+use crate::catalog::owners::Owners;
 use crate::catalog::snapshot::Part;
 use crate::catalog::snapshot::Snapshot;
 use crate::catalog::ui::Host;
@@ -41,7 +42,7 @@ fn tools_are_in_the_order_of_public_names_and_found_by_table() {
     let (crm, docs) = (backend("crm", "crm_", &[]), backend("docs", "", &[]));
     let acme = tenant(vec![crm.clone(), docs.clone()], 1);
     let parts = [part(&crm, &["b", "a"]), part(&docs, &["z", "b", "crm", "B"])];
-    let snapshot = Snapshot::compose(1, &acme, &parts, &limits());
+    let snapshot = Snapshot::compose(1, &acme, &parts, &Owners::default(), &limits());
     let page = snapshot.view(List::Tools, &acme, &caller("acme", ""), Host::Plain).page(None);
     assert_eq!(names(&page), ["B", "b", "crm", "crm_a", "crm_b", "z"]);
     assert_eq!(page.next, None);
@@ -56,8 +57,13 @@ fn tools_are_in_the_order_of_public_names_and_found_by_table() {
 fn the_first_backend_that_claims_a_name_owns_it() {
     let (one, two) = (backend("one", "", &[]), backend("two", "", &[]));
     let acme = tenant(vec![one.clone(), two.clone()], 1);
-    let snapshot =
-        Snapshot::compose(1, &acme, &[part(&one, &["a", "b"]), part(&two, &["b", "c"])], &limits());
+    let snapshot = Snapshot::compose(
+        1,
+        &acme,
+        &[part(&one, &["a", "b"]), part(&two, &["b", "c"])],
+        &Owners::default(),
+        &limits(),
+    );
     assert_eq!(snapshot.tools.len(), 3);
     assert_eq!(snapshot.tools.find("b").unwrap().entry.backend().as_str(), "one");
     assert_eq!(snapshot.left_out.len(), 1);
@@ -69,7 +75,8 @@ fn the_first_backend_that_claims_a_name_owns_it() {
 fn callers_see_what_their_scopes_allow_and_share_views() {
     let crm = backend("crm", "", &[("*", "read"), ("delete", "write")]);
     let acme = tenant(vec![crm.clone()], 1);
-    let snapshot = Snapshot::compose(1, &acme, &[part(&crm, &["find", "delete"])], &limits());
+    let snapshot =
+        Snapshot::compose(1, &acme, &[part(&crm, &["find", "delete"])], &Owners::default(), &limits());
     let seen = |of: &str, scopes: &str| {
         names(&snapshot.view(List::Tools, &acme, &caller(of, scopes), Host::Plain).page(None)).join(" ")
     };
@@ -124,7 +131,7 @@ fn a_page_ends_at_its_bytes_and_has_one_tool_at_least() {
     let part = Arc::new(Part::of(&home(&crm), &listing, &limits()));
     for (page_size, page_bytes) in [(500, 1 << 20), (500, 100 << 10), (7, 100 << 10), (500, 1)] {
         let limits = Limits { page_size, page_bytes, ..limits() };
-        let snapshot = Snapshot::compose(1, &acme, std::slice::from_ref(&part), &limits);
+        let snapshot = Snapshot::compose(1, &acme, std::slice::from_ref(&part), &Owners::default(), &limits);
         let view = snapshot.view(List::Tools, &acme, &caller("acme", ""), Host::Plain);
         let (mut shown, mut last, mut pages) = (Vec::new(), None, 0);
         loop {
@@ -165,7 +172,7 @@ proptest! {
         for visit in 0.. {
             let now: BTreeSet<_> = stay.iter().chain(&changing[visit % changing.len()]).map(|name| &**name).collect();
             let now: Vec<_> = now.into_iter().collect();
-            let snapshot = Snapshot::compose(visit as u64, &acme, &[part(&crm, &now)], &limits);
+            let snapshot = Snapshot::compose(visit as u64, &acme, &[part(&crm, &now)], &Owners::default(), &limits);
             let page = snapshot.view(List::Tools, &acme, &caller("acme", ""), Host::Plain).page(last.as_deref());
             shown.extend(names(&page));
             match page.next {

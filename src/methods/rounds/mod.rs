@@ -15,14 +15,14 @@ use std::sync::Arc;
 use crate::backend::BackendError;
 use crate::catalog::entry::Entry;
 use crate::exchange::Exchange;
+use crate::methods::Means;
 use crate::methods::declare::Able;
 use crate::methods::links::Links;
 use crate::methods::rounds::entry::Judging;
 use crate::methods::rounds::entry::Refusal;
 use crate::methods::rounds::entry::Verdict;
-use crate::methods::tools_call;
+use crate::methods::failed;
 use crate::model::clock::Clock;
-use crate::model::limits::Limits;
 use crate::model::tenant;
 use crate::model::tenant::Ask;
 use crate::protocol::call::INPUT_RESPONSES;
@@ -89,10 +89,9 @@ impl Rounds {
     pub(super) fn begin(
         exchange: &Exchange,
         entry: &Entry,
-        sealing: &Sealing,
-        limits: &Limits,
-        metrics: &Arc<Metrics>,
+        means: &Means<'_>,
     ) -> Result<(Self, Retry), RouteError> {
+        let Means { sealing, limits, metrics, .. } = means;
         let call = &exchange.call;
         let mut rounds = Self {
             occasion: Occasion::of(exchange, entry),
@@ -108,7 +107,7 @@ impl Rounds {
                 state_seconds: limits.state_time.as_secs(),
             },
             sealing: sealing.clone(),
-            metrics: metrics.clone(),
+            metrics: Arc::clone(metrics),
         };
         let mut retry = Retry::default();
         if call.is_retry() {
@@ -217,7 +216,7 @@ pub(super) fn withheld(method: Method, ask: Ask, metrics: &Metrics) -> Outcome {
 /// A call that cannot go on: a model reads why where there is one, others hear that it failed.
 fn stopped(method: Method, why: &str) -> Outcome {
     match method {
-        Method::ToolsCall => Outcome::Result(tools_call::failed(why)),
+        Method::ToolsCall => Outcome::Result(failed(why)),
         _ => Outcome::Error(RpcError { code: code::INTERNAL_ERROR, message: why.to_owned(), data: None }),
     }
 }

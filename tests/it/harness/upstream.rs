@@ -172,6 +172,7 @@ struct State {
     capabilities: Option<String>,
     behaviours: HashMap<String, Behaviour>,
     instructions: Option<String>,
+    hints: Option<String>,
     page_size: usize,
     requests: Vec<Received>,
     connections: usize,
@@ -282,6 +283,12 @@ impl Upstream {
     /// Sets the `instructions` of `server/discover`.
     pub fn instructions(&self, text: &str) -> &Self {
         lock(&self.state).instructions = Some(text.to_owned());
+        self
+    }
+
+    /// Sets the members of a right `resources/read` that say how long it may be kept: by default not at all.
+    pub fn hints(&self, members: &str) -> &Self {
+        lock(&self.state).hints = Some(members.to_owned());
         self
     }
 
@@ -526,7 +533,7 @@ impl Answer {
             "resources/read" => {
                 let uri = Value::from(name.as_str());
                 let part = format!(r#"{{"uri":{uri},"text":{uri}}}"#);
-                let hints = r#""ttlMs":5000,"cacheScope":"private""#;
+                let hints = state.hints.as_deref().unwrap_or(r#""ttlMs":0,"cacheScope":"private""#);
                 format!(r#"{{"resultType":"complete","contents":[{part}],{hints}}}"#)
             }
             "completion/complete" => {
@@ -770,7 +777,7 @@ const STREAM: &str =
 
 /// A result without what only the modern era knows.
 fn of_handshake(result: &str) -> String {
-    let hints = [r#","ttlMs":60000,"cacheScope":"private""#, r#","ttlMs":5000,"cacheScope":"private""#];
+    let hints = [r#","ttlMs":60000,"cacheScope":"private""#, r#","ttlMs":0,"cacheScope":"private""#];
     let parts = [r#""resultType":"complete","#, hints[0], hints[1]];
     parts.iter().fold(result.to_owned(), |result, part| result.replacen(part, "", 1))
 }

@@ -66,6 +66,7 @@ fn config_of(url: &str, era: BackendEra) -> tenant::Backend {
         scopes: vec![tenant::ScopeRule { kind: None, glob: "*".into(), needs: Scopes::default() }],
         credential: None,
         refused: Vec::new(),
+        validate: tenant::Validate::default(),
     }
 }
 

@@ -1,0 +1,103 @@
+//! What outlives a catalog: its lists and owners as a file, and what was read of its backends.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::PoisonError;
+use std::sync::RwLock;
+use std::sync::atomic::Ordering;
+
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::backend::Listing;
+use crate::backend::Surroundings;
+use crate::cache::Cache;
+use crate::catalog::herald::Herald;
+use crate::catalog::refresh::Catalogs;
+use crate::catalog::refresh::Inner;
+use crate::catalog::refresh::State;
+use crate::catalog::snapshot::Part;
+use crate::catalog::source::Source;
+use crate::catalog::stored::Shelf;
+use crate::egress::Egress;
+use crate::model::limits::Limits;
+use crate::protocol::methods::List;
+use crate::telemetry::metrics::Metrics;
+
+impl Catalogs {
+    /// Catalogs that begin with what was last stored in `data_dir`. What `cache` has of a backend is
+    /// purged when the resources that it lists change, and `herald` is told of changes. Belongs in a runtime.
+    pub fn open(
+        data_dir: &Path,
+        cache: Arc<Cache>,
+        herald: Arc<dyn Herald>,
+        egress: Egress,
+        limits: Arc<Limits>,
+        metrics: Arc<Metrics>,
+    ) -> Self {
+        let shelf = Shelf::open(data_dir, limits.clone());
+        let catalogs = Self::with(shelf.clone(), cache, herald, egress, limits, metrics);
+        catalogs.0.tasks.spawn(shelf.keep(catalogs.0.stop.clone()));
+        catalogs
+    }
+
+    /// Catalogs that are stored on `shelf`.
+    pub(super) fn with(
+        shelf: Shelf,
+        cache: Arc<Cache>,
+        herald: Arc<dyn Herald>,
+        egress: Egress,
+        limits: Arc<Limits>,
+        metrics: Arc<Metrics>,
+    ) -> Self {
+        let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
+        let around = Surroundings {
+            egress,
+            limits: limits.clone(),
+            metrics: metrics.clone(),
+            seats: Arc::default(),
+            tasks: tasks.clone(),
+            stop: stop.clone(),
+        };
+        Self(Arc::new(Inner {
+            limits,
+            tenants: RwLock::default(),
+            tasks,
+            stop,
+            metrics,
+            shelf,
+            cache,
+            herald,
+            around,
+        }))
+    }
+}
+
+impl State {
+    /// Records who owns what, now that it is shown.
+    pub(super) fn settle(&self) {
+        let _one = self.composing.lock().unwrap_or_else(PoisonError::into_inner);
+        self.keep(&self.sources.iter().filter_map(|source| source.part()).collect::<Vec<_>>());
+    }
+
+    /// Has stored what there is now, unless it is an earlier configuration's.
+    pub(super) fn keep(&self, parts: &[Arc<Part>]) {
+        if self.stop.is_cancelled() {
+            return;
+        }
+        if self.ready.load(Ordering::Acquire) {
+            self.record.settle(parts, &self.snapshot.load());
+        }
+        let lists = self.sources.iter();
+        let lists = lists.filter_map(|source| Some((source.home.config.clone(), source.carried()?)));
+        self.record.put(lists.collect());
+    }
+}
+
+/// Whether these lists have other resources than the last ones.
+pub(super) fn resources_change(source: &Source, listing: &Listing) -> bool {
+    let differ = |old: &Listing| {
+        [List::Resources, List::Templates].iter().any(|list| old.of(*list) != listing.of(*list))
+    };
+    source.carried().is_some_and(|old| differ(&old))
+}

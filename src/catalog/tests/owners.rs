@@ -1,0 +1,69 @@
+//! Who owns a public name, and for how long.
+
+use std::sync::Arc;
+
+use super::backend;
+use super::home;
+use super::json;
+use super::limits;
+use super::tenant;
+use super::tool;
+use crate::backend::Listed;
+use crate::backend::Listing;
+use crate::catalog::owners::Owners;
+use crate::catalog::snapshot::Part;
+use crate::catalog::snapshot::Snapshot;
+use crate::model::tenant::Backend;
+use crate::protocol::methods::List;
+
+fn part(config: &Arc<Backend>, tools: Listed) -> Arc<Part> {
+    let listing = Listing { tools, ..Listing::default() };
+    Arc::new(Part::of(&home(config), &listing, &limits()))
+}
+
+fn find() -> Listed {
+    Listed::whole(vec![tool("find")])
+}
+
+#[test]
+fn a_name_is_its_owners_until_that_gives_it_up() {
+    let (one, two) = (backend("one", "", &[]), backend("two", "", &[]));
+    let acme = tenant(vec![one.clone(), two.clone()], 1);
+    let compose = |parts: &[Arc<Part>], owners: &Owners| {
+        Snapshot::compose(1, &acme, parts, &owners.still(parts), &limits())
+    };
+    let owner = |snapshot: &Snapshot| {
+        snapshot.tools.find("find").map(|tool| tool.entry.backend().as_str().to_owned())
+    };
+    // Only the second has it.
+    let parts = [part(&one, Listed::whole(vec![])), part(&two, find())];
+    let owners = Owners::default().with(&compose(&parts, &Owners::default()));
+    assert_eq!(owners.of(List::Tools, "find").unwrap().as_str(), "two");
+    let cut = Listed::Known { entries: vec![], truncated: Some("it is long") };
+    let broken = Listed::whole(vec![json(r#"{"name":"find"}"#)]);
+    for (what, second, expected) in [
+        ("both list it", Some(find()), Some("two")),
+        ("its owner was not reached", None, None),
+        ("its owner never gave the list", Some(Listed::Unknown), None),
+        ("its owner's list is cut", Some(cut), None),
+        ("its owner lists it and it cannot be used", Some(broken), None),
+        ("its owner does not list it", Some(Listed::whole(vec![tool("other")])), Some("one")),
+        ("its owner has no tools any more", Some(Listed::Absent), Some("one")),
+    ] {
+        let second = second.map(|tools| part(&two, tools));
+        let parts: Vec<_> = [part(&one, find())].into_iter().chain(second).collect();
+        let snapshot = compose(&parts, &owners);
+        assert_eq!(owner(&snapshot).as_deref(), expected, "{what}");
+        let told = snapshot.left_out.iter().any(|remark| {
+            remark.backend.as_str() == "one" && remark.reason.contains("belongs to backend `two`")
+        });
+        assert_eq!(told, expected != Some("one"), "{what}: {:?}", snapshot.left_out);
+        // What is kept of it is what the next one sees.
+        let after = owners.still(&parts).with(&snapshot);
+        let kept = after.of(List::Tools, "find").unwrap().as_str();
+        assert_eq!(kept, expected.unwrap_or("two"), "{what}");
+    }
+    let without = tenant(vec![one.clone()], 2);
+    assert_eq!(owners.among(&without), Owners::default(), "a backend that is gone owns nothing");
+    assert_eq!(owners.among(&acme), owners);
+}
