@@ -18,6 +18,8 @@ pub struct CacheMetrics {
 
 impl CacheMetrics {
     pub(super) fn register(&self, registry: &mut Registry) {
+        // Told from the start, not from the first read on.
+        ["hit", "miss"].into_iter().for_each(|result| drop(self.lookups.get_or_create(&ByResult { result })));
         registry.register("cache", "Lookups of kept results", self.lookups.clone());
         let help = "Kept results that had to make room for others";
         registry.register("cache_evictions", help, self.evictions.clone());
