@@ -107,7 +107,7 @@ def run_http(c):
     s=socket.create_connection((host,int(port)))
     try: s.sendall(out.encode('latin-1')+b'\r\n'+body)
     except OSError: pass
-    return read_resp(s,float(V.get('TIMEOUT',15)),stream='stream' in c['expect'],head=q['method']=='HEAD'),s
+    return read_resp(s,float(V.get('TIMEOUT',15)),stream='stream' in c['expect'] or 'stream' in q,head=q['method']=='HEAD'),s
 def run_raw(c):
     s=socket.create_connection((host,int(port))); e=c['expect']
     try: s.sendall(sub(c['raw']).encode('latin-1'))

@@ -10,7 +10,6 @@ use super::metric;
 use crate::harness::gateway::Gateway;
 use crate::harness::gateway::acme_and_other;
 use crate::harness::session::Session;
-use crate::harness::upstream::Behaviour;
 use crate::harness::upstream::Upstream;
 use crate::harness::upstream::sessions::Handshake;
 use crate::harness::wait::eventually;
@@ -23,7 +22,10 @@ const FILTER: &str = r#"{"toolsListChanged":true,"resourceSubscriptions":["note:
 
 /// A server that tells its sessions what changes.
 async fn telling() -> Upstream {
-    let upstream = Upstream::start().await;
+    told_by(Upstream::start().await)
+}
+
+fn told_by(upstream: Upstream) -> Upstream {
     upstream.resource(NOTE, r#"{"uri":"note://a","name":"a"}"#);
     upstream
         .capabilities(r#"{"tools":{"listChanged":true},"resources":{"subscribe":true,"listChanged":true}}"#);
@@ -104,12 +106,12 @@ async fn a_backend_that_cannot_be_asked_fails_no_listen_and_counts_as_changed_wh
     let gw = before(&upstream).await;
     let alice = gw.caller("acme", "alice", "");
     assert_eq!(alice.resources().await, [NOTE]);
-    upstream.always(Some(Behaviour::Error(503, "{}".to_owned())));
-    upstream.hang_up();
+    let address = upstream.address();
+    upstream.stop();
     let (mut open, params) = listen(&alice, "1", FILTER).await;
     assert_eq!(params["notifications"]["resourceSubscriptions"], json!([NOTE]));
     assert_eq!(metric(&gw, r#"fondaco_notifications_sent_total{kind="updated"}"#).await, 0);
-    upstream.always(None);
+    let _back = told_by(Upstream::start_at(address).await);
     let message = message(&mut open).await.unwrap();
     assert_eq!(message["method"], "notifications/resources/updated", "{message}");
     gw.stop().await;
