@@ -122,9 +122,7 @@ impl Catalogs {
             let asked = state.stop.run_until_cancelled(asked);
             let _ = tokio::time::timeout(self.0.limits.first_catalog_time, asked).await;
             state.ready.store(true, Ordering::SeqCst);
-            // What is shown from now on is a contract. Off the road: there may be many names.
-            let shown = state.clone();
-            let _ = tokio::task::spawn_blocking(move || shown.settle()).await;
+            state.settled().await;
         }
         // After that: what is put in place from now on and differs from this is told.
         state.snapshot.load_full()
@@ -296,11 +294,11 @@ impl State {
         }
     }
 
-    /// Tells that `said` changed, and whatever differs from what clients saw.
-    fn tell(&self, herald: &dyn Herald, said: Changed) {
-        if self.sources.iter().all(|source| source.was_attempted()) {
-            self.ready.store(true, Ordering::SeqCst);
-        }
+    /// Tells that `said` changed, and whatever differs from what clients saw. Whether the catalog is shown
+    /// from now on.
+    fn tell(&self, herald: &dyn Herald, said: Changed) -> bool {
+        let asked = self.sources.iter().all(|source| source.was_attempted());
+        let first = asked && !self.ready.swap(true, Ordering::SeqCst);
         let mut changed = said;
         if self.ready.load(Ordering::SeqCst) {
             let untold = std::mem::take(&mut *self.untold());
@@ -310,6 +308,7 @@ impl State {
         if changed != Changed::NOTHING && !self.stop.is_cancelled() {
             herald.changed(&self.tenant.name, changed);
         }
+        first
     }
 
     /// What clients saw last.

@@ -74,8 +74,14 @@ impl Catalogs {
 }
 
 impl State {
-    /// Records who owns what, now that it is shown.
-    pub(super) fn settle(&self) {
+    /// Records who owns what, now that it is shown: from now on it is a contract. Off the road, since there
+    /// may be many names.
+    pub(super) async fn settled(self: &Arc<Self>) {
+        let shown = self.clone();
+        let _ = tokio::task::spawn_blocking(move || shown.settle()).await;
+    }
+
+    fn settle(&self) {
         let _one = self.composing.lock().unwrap_or_else(PoisonError::into_inner);
         self.keep(&self.sources.iter().filter_map(|source| source.part()).collect::<Vec<_>>());
     }
@@ -85,7 +91,7 @@ impl State {
         if self.stop.is_cancelled() {
             return;
         }
-        if self.ready.load(Ordering::Acquire) {
+        if self.ready.load(Ordering::SeqCst) {
             self.record.settle(parts, &self.snapshot.load());
         }
         let lists = self.sources.iter();

@@ -38,7 +38,7 @@ impl Upkeep {
         if let Some(carried) = self.source.carried().or(stored) {
             self.install(carried).await;
             self.source.attempted();
-            self.tell(Changed::NOTHING);
+            self.tell(Changed::NOTHING).await;
         }
         let (refreshing, watching): (BoxFuture<'_, ()>, BoxFuture<'_, ()>) =
             (Box::pin(self.refresh()), Box::pin(self.watch()));
@@ -80,7 +80,7 @@ impl Upkeep {
             }
             source.notices().unserved(said & !served);
             source.attempted();
-            self.tell(said & served);
+            self.tell(said & served).await;
             source.rest(wait).await;
         }
     }
@@ -135,8 +135,10 @@ impl Upkeep {
     }
 
     /// Tells what was said, and what differs for clients.
-    fn tell(&self, said: Changed) {
-        self.state.tell(&*self.inner.herald, said);
+    async fn tell(&self, said: Changed) {
+        if self.state.tell(&*self.inner.herald, said) {
+            self.state.settled().await;
+        }
     }
 
     fn report(&self, failed: &[(List, String)], failures: u32) {
