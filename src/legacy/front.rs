@@ -43,7 +43,7 @@ pub fn ask(request: Request, session: &Session, accept: Accept) -> Result<Asked,
     if params.as_ref().is_some_and(|params| !params.is_object()) {
         return Err(ProtocolError::InvalidParams("`params` has to be an object"));
     }
-    let meta = Meta::in_session(meta.as_ref(), asking::capabilities(session))?;
+    let meta = Meta::in_session(meta.as_ref(), asking::capabilities(session, accept.sse))?;
     if method == PING {
         return Ok(Asked::Ping);
     }

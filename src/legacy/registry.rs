@@ -15,6 +15,7 @@ use crate::exchange::Frame;
 use crate::exchange::Frames;
 use crate::exchange::Reply;
 use crate::legacy::LegacyError;
+use crate::legacy::asking::Questions;
 use crate::legacy::ended::Ended;
 use crate::legacy::flights::Flights;
 use crate::legacy::flights::Seat;
@@ -35,6 +36,8 @@ use crate::seal::KeyRing;
 pub struct Sessions {
     /// Behind one lock: nothing begins in a session that is being ended.
     state: Mutex<State>,
+    /// What clients were asked.
+    pub questions: Arc<Questions>,
     callers: Arc<Tally<String>>,
     tenants: Arc<Tally<TenantName>>,
     caller_streams: usize,
@@ -66,6 +69,7 @@ impl Sessions {
         let ended = Ended::new(limits.ended_sessions);
         Arc::new(Self {
             state: Mutex::new(State { ended, flights: Flights::default() }),
+            questions: Arc::default(),
             callers: Arc::default(),
             tenants: Arc::default(),
             caller_streams: limits.caller_streams,

@@ -49,6 +49,10 @@ pub struct Limits {
     pub session_time: Duration,
     /// What a session id carries of its client's capabilities; of a client that declares more, nothing.
     pub capabilities_bytes: usize,
+    /// How often the client of a session is asked in one call.
+    pub session_rounds: usize,
+    /// How long it has for the answers of one round.
+    pub answer_time: Duration,
     /// Most calls in flight in one session.
     pub session_calls: usize,
     /// Sessions that were ended before their time and are remembered; a tenant's, a quarter of them, and
@@ -163,6 +167,7 @@ pub struct Limits {
 }
 
 impl Default for Limits {
+    #[expect(clippy::too_many_lines, reason = "it is a list")]
     fn default() -> Self {
         let seconds = Duration::from_secs;
         Self {
@@ -188,6 +193,8 @@ impl Default for Limits {
             list_ttl: seconds(60),
             session_time: seconds(24 * 60 * 60),
             capabilities_bytes: 1 << 10,
+            session_rounds: 8,
+            answer_time: seconds(600),
             session_calls: 256,
             ended_sessions: 1_000_000,
             orphan_time: seconds(60),
