@@ -60,6 +60,8 @@ limits! {
     list_ttl: duration SECOND, 24 * HOUR;
     session_time: duration 60 * SECOND, 168 * HOUR;
     capabilities_bytes: size 2, 8 * KIB;
+    session_rounds: count 1, 255;
+    answer_time: duration 100, 24 * HOUR;
     session_calls: count 1, 100_000;
     session_levels: count 4, 10_000_000;
     ended_sessions: count 16, 100_000_000;

@@ -56,7 +56,7 @@ pub fn ask(request: Request, session: &Session, accept: Accept) -> Result<Asked,
     if params.as_ref().is_some_and(|params| !params.is_object()) {
         return Err(ProtocolError::InvalidParams("`params` has to be an object"));
     }
-    let capabilities = asking::capabilities(session);
+    let capabilities = asking::capabilities(session, accept.sse);
     let meta = Meta::in_session(meta.as_ref(), without_tasks(&capabilities))?;
     if method == PING {
         return Ok(Asked::Ping);

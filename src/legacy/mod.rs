@@ -3,11 +3,11 @@
 //! A session is a sealed handle and nothing else ([`session`]): any replica opens it, and none stores it.
 //! What this process keeps is what happens now, and which sessions were ended early ([`registry`]).
 //! [`front`] says what a message in a session asks for; the modern road answers it, and [`shape`] gives
-//! the answer the form that the era knows. A client that leaves has not cancelled ([`lasting`]).
+//! the answer the form that the era knows. Whom a backend asks back is asked on the way ([`asking`]). A client that leaves has not cancelled ([`lasting`]).
 //!
 //! This room may use the modern ones; of them, none knows it.
 
-mod asking;
+pub mod asking;
 mod ended;
 mod flights;
 pub mod front;

@@ -16,6 +16,7 @@ use crate::exchange::Frame;
 use crate::exchange::Frames;
 use crate::exchange::Reply;
 use crate::legacy::LegacyError;
+use crate::legacy::asking::Questions;
 use crate::legacy::ended::Ended;
 use crate::legacy::flights::Flights;
 use crate::legacy::flights::Seat;
@@ -42,6 +43,8 @@ pub struct Sessions {
     /// Behind one lock: nothing begins in a session that is being ended.
     state: Mutex<State>,
     levels: Levels,
+    /// What clients were asked.
+    pub questions: Arc<Questions>,
     session_calls: usize,
 }
 
@@ -73,6 +76,7 @@ impl Sessions {
         Arc::new(Self {
             state: Mutex::new(State { ended, flights: Flights::default(), ears: Ears::default() }),
             levels: Levels::new(limits.session_levels),
+            questions: Arc::default(),
             session_calls: limits.session_calls,
         })
     }

@@ -53,6 +53,10 @@ pub struct Limits {
     pub session_time: Duration,
     /// What a session id carries of its client's capabilities; of a client that declares more, nothing.
     pub capabilities_bytes: usize,
+    /// How often the client of a session is asked in one call.
+    pub session_rounds: usize,
+    /// How long it has for the answers of one round.
+    pub answer_time: Duration,
     /// Most calls in flight in one session.
     pub session_calls: usize,
     /// Sessions whose level of log messages is remembered; a tenant's, a quarter of them.
@@ -230,6 +234,8 @@ impl Default for Limits {
             list_ttl: seconds(60),
             session_time: seconds(24 * 60 * 60),
             capabilities_bytes: 1 << 10,
+            session_rounds: 8,
+            answer_time: seconds(600),
             session_calls: 256,
             session_levels: 100_000,
             ended_sessions: 1_000_000,

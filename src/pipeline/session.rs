@@ -3,6 +3,7 @@
 //!
 //! The order is that of ARCHITECTURE.md: version, session, envelope; from step 14 on as ever.
 
+mod asking;
 mod batch;
 
 use std::sync::Arc;
@@ -31,8 +32,8 @@ use crate::pipeline::Trail;
 use crate::pipeline::admit;
 use crate::pipeline::begin;
 use crate::pipeline::listen;
-use crate::pipeline::perform;
 use crate::pipeline::route;
+use crate::pipeline::session::asking::perform_asking;
 use crate::protocol::ProtocolError;
 use crate::protocol::call::Outcome;
 use crate::protocol::json::Json;
@@ -117,7 +118,7 @@ pub(super) async fn post(
     let deadline = Instant::now() + app.limits.call_time;
     let context = Context { app: app.clone(), party, session: Arc::new(session), accept, deadline };
     let work = if envelope.is_object() {
-        match take(&context, read(envelope)?, trail).await? {
+        match take(&context, read(&context, envelope)?, trail).await? {
             Found::Reply(reply) => return Ok(reply),
             Found::Work(work) => work,
         }
@@ -147,11 +148,14 @@ async fn open(
     Ok(Reply::Opened { outcome: Outcome::Result(result), session })
 }
 
-/// A well-formed message, if it is one that is not an answer: we have asked nothing.
-fn read(envelope: Envelope) -> Result<Option<Message>, ProtocolError> {
-    match envelope.is_response() {
-        true => Ok(None),
-        false => Message::of(envelope).map(Some),
+/// A well-formed message, if it is none that answers what we have asked: that is taken here.
+fn read(context: &Context, envelope: Envelope) -> Result<Option<Message>, ProtocolError> {
+    match envelope.response() {
+        Some(response) => {
+            context.app.sessions.questions.answer(&context.session, response);
+            Ok(None)
+        }
+        None => Message::of(envelope).map(Some),
     }
 }
 
@@ -200,8 +204,8 @@ async fn find(context: &Context, request: Request, trail: &mut Trail) -> Result<
         _ => None,
     };
     let shape = Shape::new(session.revision, exchange.call.method, tool);
-    let app = app.clone();
-    let work = async move { Ok(shape.reply(perform(&app, &exchange, routed).await?)) };
+    let context = context.clone();
+    let work = async move { Ok(shape.reply(perform_asking(context, exchange, routed).await?)) };
     Ok(Found::Work(flight.carry(work.instrument(span)).boxed()))
 }
 

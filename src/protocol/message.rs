@@ -141,8 +141,18 @@ pub struct Envelope {
     pub(super) params: Option<Json>,
     pub(super) meta: Option<Json>,
     is_object: bool,
-    response: bool,
+    result: Option<Json>,
+    error: Option<Json>,
     misspelt: bool,
+}
+
+/// What answers a request of ours. Nothing about it is proven.
+#[derive(Debug)]
+pub struct Response {
+    /// The id of what it answers, of any type.
+    pub id: Option<Json>,
+    /// `result`, of any type, unless there is an `error` beside it.
+    pub result: Option<Json>,
 }
 
 impl Envelope {
@@ -158,7 +168,8 @@ impl Envelope {
                     envelope.method = Some((value, text));
                 }
                 "params" => envelope.read_params(value),
-                "result" | "error" => envelope.response = true,
+                "result" => envelope.result = Some(value),
+                "error" => envelope.error = Some(value),
                 // A key beyond ASCII is another key, to us as to every peer that compares keys as it
                 // should. For `params` that is its own answer: `_meta` is missing.
                 "param\u{17f}" => {}
@@ -190,7 +201,18 @@ impl Envelope {
 
     /// Whether it answers a request.
     pub fn is_response(&self) -> bool {
-        self.response && self.method.is_none()
+        self.has_outcome() && self.method.is_none()
+    }
+
+    /// It as the answer to a request, if it is one.
+    pub fn response(&self) -> Option<Response> {
+        let id = self.id.as_ref().map(|(id, _)| id.clone());
+        let result = self.result.clone().filter(|_| self.error.is_none());
+        self.is_response().then_some(Response { id, result })
+    }
+
+    fn has_outcome(&self) -> bool {
+        self.result.is_some() || self.error.is_some()
     }
 
     fn read_params(&mut self, params: Json) {
@@ -216,7 +238,7 @@ impl Envelope {
         if self.jsonrpc.as_ref().is_none_or(|version| version.bytes() != "\"2.0\"") {
             return refuse("`jsonrpc` has to be \"2.0\"");
         }
-        if self.response {
+        if self.has_outcome() {
             return refuse("a request has neither `result` nor `error`, and responses are not taken");
         }
         self.method().map(str::to_owned).ok_or(ProtocolError::InvalidRequest("`method` has to be a string"))

@@ -59,6 +59,20 @@ impl Handshake {
         self >= Handshake::June
     }
 
+    /// Whether a server may ask a user, with a form.
+    ///
+    /// spec: 2025-06-18 changelog, Major changes
+    pub fn has_elicitation(self) -> bool {
+        self >= Handshake::June
+    }
+
+    /// Whether a server may ask a user to open a URL, and says which of the two it does.
+    ///
+    /// spec: 2025-11-25 changelog, Major changes
+    pub fn has_url_elicitation(self) -> bool {
+        self >= Handshake::November
+    }
+
     /// Whether tools have output schemas, and results structured content.
     ///
     /// spec: 2025-06-18 changelog, Major changes

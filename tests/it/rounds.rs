@@ -1,6 +1,8 @@
 //! Calls that go on in rounds: what a backend asks reaches the client that can be asked, and what the
 //! client sends back reaches this backend, for this call, and nobody else.
 
+mod live;
+
 use fondaco::config::Settings;
 use fondaco::config::keys::RingKey;
 use fondaco::model::clock::Clock;

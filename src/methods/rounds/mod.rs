@@ -17,11 +17,11 @@ use crate::catalog::entry::Entry;
 use crate::exchange::Exchange;
 use crate::methods::Means;
 use crate::methods::declare::Able;
+use crate::methods::failed;
 use crate::methods::links::Links;
 use crate::methods::rounds::entry::Judging;
 use crate::methods::rounds::entry::Refusal;
 use crate::methods::rounds::entry::Verdict;
-use crate::methods::failed;
 use crate::model::clock::Clock;
 use crate::model::tenant;
 use crate::model::tenant::Ask;
@@ -40,7 +40,7 @@ use crate::seal::KeyRing;
 use crate::telemetry::metrics::Metrics;
 
 /// The member of a result with what is asked.
-const INPUT_REQUESTS: &str = "inputRequests";
+pub const INPUT_REQUESTS: &str = "inputRequests";
 
 /// What seals the state of calls.
 #[derive(Clone)]
@@ -214,7 +214,7 @@ pub(super) fn withheld(method: Method, ask: Ask, metrics: &Metrics) -> Outcome {
 }
 
 /// A call that cannot go on: a model reads why where there is one, others hear that it failed.
-fn stopped(method: Method, why: &str) -> Outcome {
+pub fn stopped(method: Method, why: &str) -> Outcome {
     match method {
         Method::ToolsCall => Outcome::Result(failed(why)),
         _ => Outcome::Error(RpcError { code: code::INTERNAL_ERROR, message: why.to_owned(), data: None }),

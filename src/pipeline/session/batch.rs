@@ -96,7 +96,7 @@ impl Batch {
             if envelope.method() == Some(INITIALIZE) {
                 return Err(LegacyError::Batch("`initialize` stands alone").into());
             }
-            match take(context, read(envelope)?, &mut Trail::default()).await? {
+            match take(context, read(context, envelope)?, &mut Trail::default()).await? {
                 Found::Reply(reply) => Ok(reply),
                 Found::Work(work) => work.await,
             }

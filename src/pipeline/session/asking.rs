@@ -1,0 +1,222 @@
+//! Calls of sessions whose backend asks back: the client is asked on the stream that answers its call,
+//! and the call goes to the backend once more, as a request with an authorisation of its own.
+//!
+//! spec: rows Y-05, Y-06; patterns/mrtr
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::stream;
+use tokio::time::Instant;
+use tokio::time::sleep;
+use tokio::time::timeout_at;
+
+use crate::error::Refusal;
+use crate::exchange::Exchange;
+use crate::exchange::Frame;
+use crate::exchange::Frames;
+use crate::exchange::Reply;
+use crate::legacy::LegacyError;
+use crate::legacy::asking;
+use crate::legacy::asking::Question;
+use crate::methods::rounds;
+use crate::pipeline::Facts;
+use crate::pipeline::Routed;
+use crate::pipeline::perform;
+use crate::pipeline::route;
+use crate::pipeline::session::Context;
+use crate::pipeline::session::is_admitted;
+use crate::protocol::call::Call;
+use crate::protocol::call::INPUT_RESPONSES;
+use crate::protocol::call::Outcome;
+use crate::protocol::call::REQUEST_STATE;
+use crate::protocol::json::Json;
+use crate::protocol::json::compose::Object;
+
+/// How long a call waits whose backend asks for nothing but to be called again.
+const PACE: Duration = Duration::from_millis(250);
+
+/// A call whose client may be asked.
+struct Asking {
+    context: Context,
+    exchange: Exchange,
+    /// How often the backend has asked so far.
+    round: usize,
+    stage: Stage,
+}
+
+enum Stage {
+    /// The backend answers.
+    Backend(Frames<Refusal>),
+    /// The client is asked.
+    Client(Round),
+    /// It is over.
+    Over,
+}
+
+/// What is asked in one round, one question at a time.
+struct Round {
+    left: VecDeque<(String, Json)>,
+    asked: Option<(String, Question)>,
+    answers: Object,
+    state: Option<Json>,
+    /// Until when the client has time for all of it.
+    end: Instant,
+}
+
+/// Performs a call, and asks its client what the backend asks, as long as there is a stream for it.
+///
+/// # Cancel safety
+/// Dropping the future, or the stream in the reply, cancels the call upstream and asks nothing more.
+pub(super) async fn perform_asking(
+    context: Context,
+    exchange: Exchange,
+    routed: Routed,
+) -> Result<Reply<Refusal>, Refusal> {
+    let reply = perform(&context.app, &exchange, routed).await?;
+    if !context.accept.sse {
+        return Ok(reply);
+    }
+    let mut asking = Asking { context, exchange, round: 0, stage: Stage::Over };
+    asking.stage = match reply {
+        Reply::Once(Outcome::Asks(result)) => match asking.begin(&result) {
+            Ok(stage) => stage,
+            Err(outcome) => return Ok(Reply::Once(outcome)),
+        },
+        Reply::Stream(frames) => Stage::Backend(frames),
+        other => return Ok(other),
+    };
+    Ok(Reply::Stream(stream::unfold(Box::new(asking), Asking::next).boxed()))
+}
+
+impl Asking {
+    async fn next(mut self: Box<Self>) -> Option<(Frame<Refusal>, Box<Self>)> {
+        loop {
+            let step = match std::mem::replace(&mut self.stage, Stage::Over) {
+                Stage::Over => return None,
+                Stage::Backend(frames) => self.hear(frames).await?,
+                Stage::Client(round) => self.ask(round).await,
+            };
+            match step {
+                Step::Frame(frame) => return Some((frame, self)),
+                Step::Goes(stage) => self.stage = stage,
+            }
+        }
+    }
+
+    /// What the backend says next.
+    async fn hear(&mut self, mut frames: Frames<Refusal>) -> Option<Step> {
+        let frame = frames.next().await?;
+        Some(match frame {
+            Frame::End(Ok(Outcome::Asks(result))) => match self.begin(&result) {
+                Ok(stage) => Step::Goes(stage),
+                Err(outcome) => Step::Frame(Frame::End(Ok(outcome))),
+            },
+            Frame::Notice(notice) => {
+                self.stage = Stage::Backend(frames);
+                Step::Frame(Frame::Notice(notice))
+            }
+            end @ Frame::End(_) => Step::Frame(end),
+        })
+    }
+
+    /// Begins a round; an outcome where there is none any more.
+    fn begin(&mut self, result: &Json) -> Result<Stage, Outcome> {
+        let limits = &self.context.app.limits;
+        self.round += 1;
+        if self.round > limits.session_rounds {
+            return Err(self.failed("the backend has asked for more input too often in this call"));
+        }
+        let requests = result.member(rounds::INPUT_REQUESTS);
+        let left = requests.iter().flat_map(Json::members).map(|(key, entry)| (key.into_owned(), entry));
+        let end = self.exchange.deadline.min(Instant::now() + limits.answer_time);
+        let state = result.member(REQUEST_STATE);
+        Ok(Stage::Client(Round { left: left.collect(), asked: None, answers: Object::new(), state, end }))
+    }
+
+    /// Asks the next question, or waits for the answer to the last one.
+    async fn ask(&mut self, mut round: Round) -> Step {
+        if let Some((key, mut question)) = round.asked.take() {
+            let Ok(Some(response)) = timeout_at(round.end, question.answered()).await else {
+                return self.ends("nobody answered what the backend asks in time");
+            };
+            let Some(result) = response.result.filter(Json::is_object) else {
+                return self.ends("the client answered what the backend asks with an error");
+            };
+            round.answers = round.answers.put(&key, &result);
+            if round.left.is_empty() {
+                return self.again(round).await;
+            }
+        }
+        let Some((key, entry)) = round.left.pop_front() else {
+            sleep(PACE).await;
+            return self.again(round).await;
+        };
+        let question = self.context.app.sessions.questions.ask(&self.context.session);
+        let Some(request) = asking::request(self.context.session.revision, question.id(), &entry) else {
+            return self.ends("the backend asks something that nobody can be asked");
+        };
+        round.asked = Some((key, question));
+        self.stage = Stage::Client(round);
+        Step::Frame(Frame::Notice(request))
+    }
+
+    /// Calls the backend with the answers. Who may do that is judged as of now.
+    ///
+    /// spec: row GW-01
+    async fn again(&mut self, round: Round) -> Step {
+        match self.retry(round).await {
+            Ok(Reply::Once(Outcome::Asks(result))) => match self.begin(&result) {
+                Ok(stage) => Step::Goes(stage),
+                Err(outcome) => Step::Frame(Frame::End(Ok(outcome))),
+            },
+            Ok(Reply::Once(outcome)) => Step::Frame(Frame::End(Ok(outcome))),
+            Ok(Reply::Stream(frames)) => Step::Goes(Stage::Backend(frames)),
+            Ok(_) => self.ends("the call has no answer"),
+            Err(refusal) => Step::Frame(Frame::End(Err(refusal))),
+        }
+    }
+
+    async fn retry(&mut self, round: Round) -> Result<Reply<Refusal>, Refusal> {
+        let Context { app, party, session, .. } = &self.context;
+        let ends_at = party.caller.good_until().min(session.expires_at);
+        if ends_at <= app.clock.now() || !is_admitted(app, party) {
+            return Err(LegacyError::NoSuchSession.into());
+        }
+        let Exchange { caller, endpoint, tenant, call, deadline } = &self.exchange;
+        let answers = round.answers.finish();
+        let given = call.params.members();
+        let given = given.filter(|(key, _)| !matches!(&**key, INPUT_RESPONSES | REQUEST_STATE));
+        let params = given.fold(Object::new(), |all, (key, value)| all.put(&key, &value));
+        let params = params.put(INPUT_RESPONSES, &answers).put_some(REQUEST_STATE, round.state.as_ref());
+        let tenant = app.tenants.current().tenant(&tenant.name).unwrap_or_else(|| tenant.clone());
+        let exchange = Exchange {
+            caller: caller.clone(),
+            endpoint: endpoint.clone(),
+            tenant,
+            call: Call { params: params.finish(), ..call.clone() },
+            deadline: *deadline,
+        };
+        let routed = route(app, &exchange, &mut Facts::default()).await?;
+        let reply = perform(app, &exchange, routed).await;
+        self.exchange = exchange;
+        reply
+    }
+
+    fn ends(&self, why: &str) -> Step {
+        Step::Frame(Frame::End(Ok(self.failed(why))))
+    }
+
+    fn failed(&self, why: &str) -> Outcome {
+        rounds::stopped(self.exchange.call.method, why)
+    }
+}
+
+/// What comes next.
+enum Step {
+    /// Something for the client.
+    Frame(Frame<Refusal>),
+    /// Nothing yet: it goes on there.
+    Goes(Stage),
+}
