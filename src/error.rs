@@ -126,7 +126,7 @@ fn backend(error: &BackendError) -> &'static str {
         BackendError::Unauthorized | BackendError::CredentialMissing => "backend_credential",
         BackendError::Broken(_) => "backend_broken",
         BackendError::NotOpened(_) => "backend_not_opened",
-        BackendError::Invalid(_) | BackendError::InputRequired | BackendError::Stale => "backend_invalid",
+        BackendError::Invalid(_) | BackendError::Stale => "backend_invalid",
         BackendError::Busy => "backend_busy",
     }
 }

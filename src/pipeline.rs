@@ -23,6 +23,7 @@ use crate::error::Refusal;
 use crate::exchange::Exchange;
 use crate::exchange::Reply;
 use crate::methods;
+use crate::methods::rounds::Sealing;
 use crate::model::caller::Caller;
 use crate::model::endpoint::Endpoint;
 use crate::model::tenant::Tenant;
@@ -209,6 +210,7 @@ async fn route(app: &App, exchange: &Exchange, facts: &mut Facts) -> Result<Rout
 async fn perform(app: &Arc<App>, exchange: &Exchange, routed: Routed) -> Result<Reply<Refusal>, Refusal> {
     let Routed { snapshot, route, now } = routed;
     let (keys, limits, metrics) = (&app.keys, &app.limits, &app.metrics);
+    let sealing = &Sealing { keys: keys.clone(), clock: app.clock.clone() };
     let reply = match route {
         Route::Discover => Ok(Reply::Once(methods::discover::answer(exchange, &snapshot, limits))),
         Route::List { list, after } => {
@@ -216,15 +218,16 @@ async fn perform(app: &Arc<App>, exchange: &Exchange, routed: Routed) -> Result<
         }
         Route::Tool(tool) => {
             trace::tool(&Span::current(), &tool.entry.public);
+            let catalogs = &app.catalogs;
             let call =
-                methods::tools_call::answer(exchange, &tool, &snapshot, &app.catalogs, limits, metrics);
+                methods::tools_call::answer(exchange, &tool, &snapshot, catalogs, sealing, limits, metrics);
             call.await
         }
         Route::Prompt(prompt) => {
-            methods::prompts_get::answer(exchange, &prompt, &snapshot, limits, metrics).await
+            methods::prompts_get::answer(exchange, &prompt, &snapshot, sealing, limits, metrics).await
         }
         Route::Resource(resource) => {
-            methods::resources_read::answer(exchange, &resource, &snapshot, limits, metrics).await
+            methods::resources_read::answer(exchange, &resource, &snapshot, sealing, limits, metrics).await
         }
         Route::Complete(completion) => methods::complete::answer(exchange, completion, limits, metrics).await,
         Route::Listen(filter) => {

@@ -38,16 +38,19 @@ pub enum Purpose {
     Cursor,
     /// A session of the handshake era.
     Session,
+    /// What a backend wants back when a call goes on.
+    State,
 }
 
 impl Purpose {
-    const ALL: [Purpose; 2] = [Purpose::Cursor, Purpose::Session];
+    const ALL: [Purpose; 3] = [Purpose::Cursor, Purpose::Session, Purpose::State];
 
     /// The HKDF label. Labels are never reused with another meaning.
     fn label(self) -> &'static [u8] {
         match self {
             Purpose::Cursor => b"fondaco handle 1: cursor",
             Purpose::Session => b"fondaco handle 1: session",
+            Purpose::State => b"fondaco handle 1: state",
         }
     }
 }

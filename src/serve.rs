@@ -133,7 +133,7 @@ impl Server {
             limits,
             clock,
             tenants,
-            keys,
+            keys: Arc::new(keys),
             metrics: metrics.clone(),
             dev_issuer,
             tasks,

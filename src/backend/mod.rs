@@ -193,6 +193,10 @@ pub struct BackendCall {
     pub meta: Meta,
     /// What the backend is told that its client can do, an object: what this gateway carries of it.
     pub capabilities: Json,
+    /// The client's answers to what the backend asked before, an object.
+    pub responses: Option<Json>,
+    /// What the backend wants back with them, as it sent it.
+    pub state: Option<String>,
     /// `Mcp-Param-*`, minted from `params` and the backend's own schema.
     pub param_headers: Vec<(HeaderName, HeaderValue)>,
     /// When the answer is worth nothing any more.
@@ -227,9 +231,6 @@ pub enum BackendError {
     /// beginning a session. The request itself was not sent.
     #[error("the backend gave no valid answer when it was opened: {0}")]
     NotOpened(&'static str),
-    /// It asks the user for more input.
-    #[error("the backend asks for more input (`input_required`), which this gateway does not relay yet")]
-    InputRequired,
     /// It found our mirror headers wrong (-32020): its schema has changed since the catalog was
     /// built. The call was refused unseen; refresh the catalog, then try once more.
     #[error("the backend has changed since it was listed")]
@@ -256,7 +257,7 @@ impl BackendError {
     pub fn sent(&self) -> bool {
         match self {
             Self::TimedOut { sent, .. } => *sent,
-            Self::Broken(_) | Self::Invalid(_) | Self::InputRequired => true,
+            Self::Broken(_) | Self::Invalid(_) => true,
             Self::Unreachable(_)
             | Self::Unauthorized
             | Self::NotOpened(_)
@@ -272,9 +273,7 @@ impl BackendError {
             Self::TimedOut { clock, .. } => Self::TimedOut { clock, sent: false },
             Self::Broken(error) => Self::Unreachable(error),
             Self::Invalid(reason) => Self::NotOpened(reason),
-            Self::InputRequired | Self::Stale => {
-                Self::NotOpened("it asks for something before anything began")
-            }
+            Self::Stale => Self::NotOpened("it asks for something before anything began"),
             other => other,
         }
     }

@@ -72,6 +72,11 @@ limits! {
     upstream_bytes: size KIB, 1024 * MIB;
     upstream_batch: count 1, 10_000;
     upstream_replies: count 1, 10_000;
+    rounds: count 1, 255;
+    input_entries: count 1, 1_000;
+    input_bytes: size KIB, 64 * MIB;
+    state_bytes: size 256, 47 * KIB;
+    state_time: duration SECOND, 24 * HOUR;
     upstream_calls: count 1, 100_000;
     call_time: duration 100, 24 * HOUR;
     connect_time: duration 10, 300 * SECOND;

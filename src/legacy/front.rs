@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::legacy::asking;
 use crate::legacy::session::Session;
 use crate::protocol::ProtocolError;
 use crate::protocol::call::Call;
@@ -48,7 +49,7 @@ pub fn ask(request: Request, session: &Session, accept: Accept) -> Result<Asked,
     if params.as_ref().is_some_and(|params| !params.is_object()) {
         return Err(ProtocolError::InvalidParams("`params` has to be an object"));
     }
-    let meta = Meta::in_session(meta.as_ref(), session.capabilities.clone())?;
+    let meta = Meta::in_session(meta.as_ref(), asking::capabilities(session))?;
     if method == PING {
         return Ok(Asked::Ping);
     }

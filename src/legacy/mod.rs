@@ -7,6 +7,7 @@
 //!
 //! This room may use the modern ones; of them, none knows it.
 
+mod asking;
 mod ended;
 mod flights;
 pub mod front;

@@ -75,23 +75,32 @@ impl Shape {
             Outcome::Error(error) if error.code == code::MISSING_CAPABILITY => self.lacking(error),
             Outcome::Error(error) if matches!(self.result, Form::Read) => Outcome::Error(unread(error)),
             Outcome::Error(error) => Outcome::Error(error),
+            Outcome::Asks(_) => self.failed("the backend asks for more input, which this client cannot give"),
             // What this era has no form for.
-            other @ (Outcome::Asks(_) | Outcome::Task(_)) => other,
+            other @ Outcome::Task(_) => other,
         }
     }
 
     /// A capability that the client did not declare cannot be asked for in this era: a model reads it
     /// where there is one, others hear that it failed.
     fn lacking(self, error: RpcError) -> Outcome {
+        match self.failed(&error.message) {
+            Outcome::Error(failed) => Outcome::Error(RpcError { data: error.data, ..failed }),
+            told => told,
+        }
+    }
+
+    /// A call that cannot go on.
+    fn failed(self, why: &str) -> Outcome {
         match self.result {
             Form::Call { .. } => Outcome::Result(
                 Object::new()
-                    .put("content", &Array::new().push(&text(&error.message)).finish())
+                    .put("content", &Array::new().push(&text(why)).finish())
                     .put_bool("isError", true)
                     .finish(),
             ),
             Form::Tools | Form::Read | Form::Plain => {
-                Outcome::Error(RpcError { code: code::INTERNAL_ERROR, ..error })
+                Outcome::Error(RpcError { code: code::INTERNAL_ERROR, message: why.to_owned(), data: None })
             }
         }
     }

@@ -6,6 +6,7 @@ use crate::backend::BackendError;
 use crate::exchange::Exchange;
 use crate::exchange::Reply;
 use crate::methods::CallError;
+use crate::methods::forward::Sent;
 use crate::methods::forward::forward;
 use crate::methods::own_meta;
 use crate::model::limits::Limits;
@@ -35,7 +36,7 @@ pub async fn answer(
     metrics: &Arc<Metrics>,
 ) -> Result<Reply<CallError>, CallError> {
     let Completion { of, params } = completion;
-    forward(exchange, &of, params, Vec::new(), finish, limits, metrics).await
+    forward(exchange, &of, Sent::plain(params), finish, limits, metrics).await
 }
 
 fn finish(outcome: Outcome) -> Result<Outcome, BackendError> {

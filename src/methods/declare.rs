@@ -1,17 +1,187 @@
-//! What a backend is told that its client can do: what the client declared, as far as it can do that
-//! through this gateway.
+//! What a backend is told that its client can do: what the client declared on this request, as far as it
+//! can do that through this gateway, and as far as the tenant lets this backend ask for it.
 
+use crate::model::tenant::Ask;
 use crate::protocol::json::Json;
 use crate::protocol::json::compose::Object;
 
-/// What a client may be able to do but cannot do through us: what asks the user back, and
-/// whatever an extension means.
-const NOT_CARRIED: [&str; 4] = ["elicitation", "sampling", "roots", "extensions"];
-
-/// What of these client capabilities a backend is told.
+/// What of these client capabilities a backend is told that may not ask for what is `refused`.
 ///
 /// spec: row GW-04
-pub(super) fn carried(declared: &Json) -> Json {
-    let carried = declared.members().filter(|(key, _)| !NOT_CARRIED.contains(&&**key));
-    carried.fold(Object::new(), |all, (key, value)| all.put(&key, &value)).finish()
+pub(super) fn carried(declared: &Json, refused: &[Ask]) -> Json {
+    let may = |ask: Ask| !refused.contains(&ask);
+    let told = |key: &str, value: Json| match key {
+        "elicitation" => elicitation(value, refused),
+        "sampling" => Some(value).filter(|value| value.is_object() && may(Ask::Sampling)),
+        // Nobody can tell a backend that a list of roots has changed.
+        "roots" => (value.is_object() && may(Ask::Roots)).then(|| Object::new().finish()),
+        // What an extension means is its own matter: nothing is carried that is not known.
+        "extensions" => None,
+        _ => Some(value),
+    };
+    let all = declared.members().fold(Object::with_capacity(declared.bytes().len()), |all, (key, value)| {
+        all.put_some(&key, told(&key, value).as_ref())
+    });
+    all.finish()
+}
+
+/// `elicitation` without the modes that are refused, if any is left.
+fn elicitation(declared: Json, refused: &[Ask]) -> Option<Json> {
+    if !declared.is_object() {
+        return None;
+    }
+    let drops = |ask: Ask| refused.contains(&ask);
+    let (form, url) = modes(&declared);
+    if (!form || drops(Ask::Form)) && (!url || drops(Ask::Url)) {
+        return None;
+    }
+    let left = declared.members().filter(|(mode, _)| match &**mode {
+        "form" => !drops(Ask::Form),
+        "url" => !drops(Ask::Url),
+        _ => true,
+    });
+    Some(left.fold(Object::new(), |all, (mode, value)| all.put(&mode, &value)).finish())
+}
+
+/// Whether forms, and whether URLs are meant. Where neither is named it is forms.
+///
+/// spec: client/elicitation, Capabilities
+fn modes(elicitation: &Json) -> (bool, bool) {
+    let names = |mode: &str| elicitation.member(mode).is_some_and(|value| value.is_object());
+    let url = names("url");
+    (names("form") || !url, url)
+}
+
+/// What a client can be asked, by what it declared.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Able {
+    /// To fill in a form.
+    pub(super) form: bool,
+    /// To open a URL.
+    pub(super) url: bool,
+    /// What its model says.
+    pub(super) sampling: bool,
+    /// What its model says, with tools.
+    pub(super) tools: bool,
+    /// What its model says, with the context that the client has.
+    pub(super) context: bool,
+    /// Its directories.
+    pub(super) roots: bool,
+}
+
+impl Able {
+    /// A client that declared this.
+    pub(super) fn of(declared: &Json) -> Self {
+        let mut able = Self::default();
+        for (name, value) in declared.members().filter(|(_, value)| value.is_object()) {
+            match &*name {
+                "elicitation" => (able.form, able.url) = modes(&value),
+                "sampling" => {
+                    let has = |part: &str| value.member(part).is_some_and(|value| value.is_object());
+                    (able.sampling, able.tools, able.context) = (true, has("tools"), has("context"));
+                }
+                "roots" => able.roots = true,
+                _ => {}
+            }
+        }
+        able
+    }
+
+    /// Whether it can do all that `other` can.
+    fn covers(self, other: Self) -> bool {
+        let pairs = [
+            (self.form, other.form),
+            (self.url, other.url),
+            (self.sampling, other.sampling),
+            (self.tools, other.tools),
+            (self.context, other.context),
+            (self.roots, other.roots),
+        ];
+        pairs.iter().all(|(own, others)| *own || !others)
+    }
+
+    /// What may be asked of it.
+    fn asks(self) -> impl Iterator<Item = Ask> {
+        let can = move |ask: &Ask| match ask {
+            Ask::Form => self.form,
+            Ask::Url => self.url,
+            Ask::Sampling => self.sampling,
+            Ask::Roots => self.roots,
+        };
+        Ask::ALL.into_iter().filter(can)
+    }
+}
+
+/// Whether a client that declared `declared` has what a backend requires, as far as it can be asked for it.
+pub(super) fn covers(declared: &Json, required: &Json) -> bool {
+    let required = Able::of(required);
+    required == Able::default() || Able::of(declared).covers(required)
+}
+
+/// What of the capabilities that a backend requires its tenant refuses it.
+pub(super) fn refusal(required: &Json, refused: &[Ask]) -> Option<Ask> {
+    Able::of(required).asks().find(|ask| refused.contains(ask))
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::carried;
+    use super::covers;
+    use super::refusal;
+    use crate::model::tenant::Ask;
+    use crate::protocol::json::Json;
+
+    fn json(text: &str) -> Json {
+        Json::parse(Bytes::copy_from_slice(text.as_bytes()), 64).expect(text)
+    }
+
+    // spec: row GW-04
+    #[test]
+    fn a_backend_is_told_what_its_client_declared_and_its_tenant_lets_it_ask_for() {
+        let (form, url) = (Ask::Form, Ask::Url);
+        for (declared, refused, told) in [
+            ("{}", &[][..], "{}"),
+            (r#"{"elicitation":{}}"#, &[], r#"{"elicitation":{}}"#),
+            (r#"{"elicitation":{}}"#, &[url], r#"{"elicitation":{}}"#),
+            (r#"{"elicitation":{}}"#, &[form], "{}"),
+            (
+                r#"{"elicitation":{"form":{"x":1e400},"url":{}}}"#,
+                &[url],
+                r#"{"elicitation":{"form":{"x":1e400}}}"#,
+            ),
+            (r#"{"elicitation":{"form":{},"url":{}}}"#, &[form], r#"{"elicitation":{"url":{}}}"#),
+            (r#"{"elicitation":{"form":{},"url":{}}}"#, &[form, url], "{}"),
+            (r#"{"elicitation":{"url":{}}}"#, &[url], "{}"),
+            (r#"{"elicitation":{"url":{}}}"#, &[form], r#"{"elicitation":{"url":{}}}"#),
+            (r#"{"sampling":{"tools":{},"context":{}}}"#, &[], r#"{"sampling":{"tools":{},"context":{}}}"#),
+            (r#"{"sampling":{"tools":{}}}"#, &[Ask::Sampling], "{}"),
+            (r#"{"roots":{"listChanged":true}}"#, &[], r#"{"roots":{}}"#),
+            (r#"{"roots":{}}"#, &[Ask::Roots], "{}"),
+            (r#"{"elicitation":true,"sampling":1,"roots":[]}"#, &[], "{}"),
+            (r#"{"extensions":{"a/b":{}},"new":{"x":1.50}}"#, &Ask::ALL, r#"{"new":{"x":1.50}}"#),
+        ] {
+            assert_eq!(carried(&json(declared), refused).text(), told, "{declared} {refused:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_required_is_compared_with_what_is_there() {
+        for (declared, required, has) in [
+            (r#"{"elicitation":{}}"#, r#"{"elicitation":{}}"#, true),
+            (r#"{"elicitation":{}}"#, r#"{"elicitation":{"form":{}}}"#, true),
+            (r#"{"elicitation":{}}"#, r#"{"elicitation":{"url":{}}}"#, false),
+            (r#"{"elicitation":{"url":{}}}"#, r#"{"elicitation":{}}"#, false),
+            (r#"{"sampling":{}}"#, r#"{"sampling":{"tools":{}}}"#, false),
+            (r#"{"sampling":{"tools":{}}}"#, r#"{"sampling":{}}"#, true),
+            ("{}", r#"{"roots":{}}"#, false),
+            ("{}", r#"{"other":{}}"#, true),
+        ] {
+            assert_eq!(covers(&json(declared), &json(required)), has, "{declared} {required}");
+        }
+        let required = json(r#"{"elicitation":{"url":{}},"sampling":{}}"#);
+        assert_eq!(refusal(&required, &[Ask::Form]), None);
+        assert_eq!(refusal(&required, &[Ask::Sampling]), Some(Ask::Sampling));
+    }
 }

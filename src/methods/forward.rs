@@ -18,11 +18,15 @@ use crate::exchange::Frames;
 use crate::exchange::Reply;
 use crate::methods::CallError;
 use crate::methods::declare;
+use crate::methods::rounds;
+use crate::methods::rounds::Retry;
 use crate::model::limits::Limits;
+use crate::model::tenant;
 use crate::protocol::call::Outcome;
 use crate::protocol::call::RpcError;
 use crate::protocol::code;
 use crate::protocol::json::Json;
+use crate::protocol::methods::Method;
 use crate::stream::relay;
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::metrics::Outcome as Ended;
@@ -30,7 +34,24 @@ use crate::telemetry::metrics::Outcome as Ended;
 /// Most capabilities that a backend's error may name as required.
 const REQUIRED: usize = 64;
 
-/// Sends the exchange's method to the backend of `entry`, with these params. `finish` makes the client's
+/// What is sent to a backend, beside what is sent with every call.
+pub(super) struct Sent {
+    /// The client's params. What it sends back of an earlier round is no part of them.
+    pub(super) params: Json,
+    /// `Mcp-Param-*`, minted.
+    pub(super) param_headers: Vec<(HeaderName, HeaderValue)>,
+    /// What goes back to a backend that asked before.
+    pub(super) retry: Retry,
+}
+
+impl Sent {
+    /// These params and nothing else.
+    pub(super) fn plain(params: Json) -> Self {
+        Self { params, param_headers: Vec::new(), retry: Retry::default() }
+    }
+}
+
+/// Sends the exchange's method to the backend of `entry`, with what is `sent`. `finish` makes the client's
 /// outcome of the backend's.
 ///
 /// # Cancel safety
@@ -38,21 +59,22 @@ const REQUIRED: usize = 64;
 pub(super) async fn forward(
     exchange: &Exchange,
     entry: &Entry,
-    params: Json,
-    param_headers: Vec<(HeaderName, HeaderValue)>,
+    sent: Sent,
     finish: impl Fn(Outcome) -> Result<Outcome, BackendError> + Send + 'static,
     limits: &Limits,
     metrics: &Arc<Metrics>,
 ) -> Result<Reply<CallError>, CallError> {
-    let call = &exchange.call;
+    let (call, config) = (&exchange.call, entry.home.config.clone());
     let upstream = BackendCall {
         caller: exchange.caller.clone(),
         method: call.method,
         name: entry.own.clone(),
-        params,
+        params: sent.params,
         meta: call.meta.clone(),
-        capabilities: declare::carried(&call.meta.capabilities),
-        param_headers,
+        capabilities: declare::carried(&call.meta.capabilities, &config.refused),
+        responses: sent.retry.responses,
+        state: sent.retry.state,
+        param_headers: sent.param_headers,
         deadline: exchange.deadline,
     };
     let backend = entry.home.live.clone();
@@ -61,12 +83,13 @@ pub(super) async fn forward(
         Ok(frames) => frames,
         Err(error) => stream::iter([Frame::End(Err(error))]).boxed(),
     });
-    let capabilities = call.meta.capabilities.clone();
+    let lack = Lack { method: call.method, declared: call.meta.capabilities.clone(), config };
+    let counted = metrics.clone();
     let mut asked = Asked { metrics: metrics.clone(), began: Instant::now(), ended: Ended::Cancelled };
     let frames = frames.map(move |frame| match asked.hear(frame) {
         Frame::Notice(json) => Frame::Notice(json),
         Frame::End(end) => {
-            let end = end.map(|outcome| lacking(outcome, &capabilities)).and_then(&finish);
+            let end = end.map(|outcome| lack.judge(outcome, &counted)).and_then(&finish);
             Frame::End(end.map_err(CallError::Backend))
         }
     });
@@ -101,40 +124,67 @@ impl Drop for Asked {
     }
 }
 
-/// Keeps a backend's "missing capability" if it is the client that lacks it; else it is us who
-/// did not declare it, which the client cannot mend. So it is said of a list that is absurdly long.
-///
-/// spec: basic/index, _meta: MissingRequiredClientCapability
-fn lacking(outcome: Outcome, declared: &Json) -> Outcome {
-    let error = match outcome {
-        Outcome::Error(error) if error.code == code::MISSING_CAPABILITY => error,
-        other => return other,
-    };
-    let required = error.data.as_ref().and_then(|data| data.member("requiredCapabilities"));
-    let names: Vec<_> =
-        required.iter().flat_map(Json::members).map(|(name, _)| name).take(REQUIRED + 1).collect();
-    let has: HashSet<_> =
-        declared.members().filter(|(_, value)| value.is_object()).map(|(name, _)| name).collect();
-    if names.len() <= REQUIRED && names.iter().any(|name| !has.contains(name)) {
-        return Outcome::Error(error);
+/// Whose fault it is that a backend misses a capability.
+struct Lack {
+    method: Method,
+    /// What the client declared.
+    declared: Json,
+    config: Arc<tenant::Backend>,
+}
+
+impl Lack {
+    /// Keeps a backend's "missing capability" if it is the client that lacks it. If its tenant does not
+    /// let it ask, that is said; else it is us who did not declare it, which the client cannot mend. So
+    /// it is said of a list that is absurdly long.
+    ///
+    /// spec: basic/index, _meta: MissingRequiredClientCapability; row BW-09
+    fn judge(&self, outcome: Outcome, metrics: &Metrics) -> Outcome {
+        let error = match outcome {
+            Outcome::Error(error) if error.code == code::MISSING_CAPABILITY => error,
+            other => return other,
+        };
+        let required = error.data.as_ref().and_then(|data| data.member("requiredCapabilities"));
+        let names: Vec<_> =
+            required.iter().flat_map(Json::members).map(|(name, _)| name).take(REQUIRED + 1).collect();
+        if let Some(required) = required.as_ref().filter(|_| names.len() <= REQUIRED) {
+            let has: HashSet<_> = self
+                .declared
+                .members()
+                .filter(|(_, value)| value.is_object())
+                .map(|(name, _)| name)
+                .collect();
+            if names.iter().any(|name| !has.contains(name)) || !declare::covers(&self.declared, required) {
+                return Outcome::Error(error);
+            }
+            if let Some(ask) = declare::refusal(required, &self.config.refused) {
+                return rounds::withheld(self.method, ask, metrics);
+            }
+        }
+        let message = "the backend needs a client capability that this gateway does not relay".to_owned();
+        Outcome::Error(RpcError { code: code::INTERNAL_ERROR, message, data: error.data })
     }
-    let message = "the backend needs a client capability that this gateway does not relay yet".to_owned();
-    Outcome::Error(RpcError { code: code::INTERNAL_ERROR, message, data: error.data })
 }
 
 #[cfg(test)]
 mod tests {
     use std::fmt::Write;
+    use std::sync::Arc;
     use std::time::Duration;
 
     use bytes::Bytes;
     use tokio::time::Instant;
 
-    use super::lacking;
+    use super::Lack;
+    use crate::model::name::BackendName;
+    use crate::model::tenant;
+    use crate::model::tenant::BackendKind;
+    use crate::model::tenant::Uris;
     use crate::protocol::call::Outcome;
     use crate::protocol::call::RpcError;
     use crate::protocol::code;
     use crate::protocol::json::Json;
+    use crate::protocol::methods::Method;
+    use crate::telemetry::metrics::Metrics;
 
     fn json(text: String) -> Json {
         Json::parse(Bytes::from(text), 64).unwrap()
@@ -153,6 +203,19 @@ mod tests {
             all.trim_end_matches(',').to_owned()
         };
         let declared = json(format!(r#"{{"roots":7,"elicitation":{{}},{}}}"#, many(0, 100_000)));
+        let config = tenant::Backend {
+            name: BackendName::new("crm").unwrap(),
+            kind: BackendKind::Demo,
+            prefix: "".into(),
+            uris: Uris::Keep,
+            timeout: Duration::MAX,
+            idle_timeout: Duration::MAX,
+            scopes: Vec::new(),
+            credential: None,
+            refused: Vec::new(),
+        };
+        let lack = Lack { method: Method::ToolsCall, declared, config: Arc::new(config) };
+        let metrics = Metrics::new();
         let started = Instant::now();
         for (required, expected) in [
             (r#""elicitation":{}"#.to_owned(), code::INTERNAL_ERROR),
@@ -162,7 +225,7 @@ mod tests {
             (many(99_937, 64), code::MISSING_CAPABILITY),
             (many(50_000, 100_000), code::INTERNAL_ERROR),
         ] {
-            let outcome = lacking(Outcome::Error(error(required.clone())), &declared);
+            let outcome = lack.judge(Outcome::Error(error(required.clone())), &metrics);
             let Outcome::Error(error) = outcome else { panic!("an error stays one") };
             assert_eq!(error.code, expected, "{required:.100}");
         }

@@ -31,6 +31,12 @@ impl Links {
         Self(prefixed.then(|| Prefixed { home: entry.home.clone(), snapshot: snapshot.clone() }))
     }
 
+    /// For results that have no URIs to change.
+    #[cfg(test)]
+    pub(super) fn none() -> Self {
+        Self(None)
+    }
+
     /// An outcome with the result that `of` makes of it, if that is another.
     pub(super) fn change(&self, outcome: Outcome, of: impl Fn(&Self, &Json) -> Option<Json>) -> Outcome {
         match outcome {

@@ -8,6 +8,7 @@ mod links;
 pub mod lists;
 pub mod prompts_get;
 pub mod resources_read;
+pub mod rounds;
 pub mod tools_call;
 
 use std::time::Duration;

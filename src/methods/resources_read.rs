@@ -7,10 +7,13 @@ use crate::catalog::snapshot::Snapshot;
 use crate::exchange::Exchange;
 use crate::exchange::Reply;
 use crate::methods::CallError;
+use crate::methods::forward::Sent;
 use crate::methods::forward::forward;
 use crate::methods::hinted;
 use crate::methods::links::Links;
 use crate::methods::may_be_public;
+use crate::methods::rounds::Rounds;
+use crate::methods::rounds::Sealing;
 use crate::model::limits::Limits;
 use crate::protocol::caching;
 use crate::protocol::call::Outcome;
@@ -30,20 +33,22 @@ pub async fn answer(
     exchange: &Exchange,
     resource: &Entry,
     snapshot: &Arc<Snapshot>,
+    sealing: &Sealing,
     limits: &Limits,
     metrics: &Arc<Metrics>,
 ) -> Result<Reply<CallError>, CallError> {
+    let (rounds, retry) = Rounds::begin(exchange, resource, sealing, limits, metrics)?;
     let links = Links::of(resource, snapshot);
     let (public, uri) = (may_be_public(exchange), resource.public.clone());
     let finish = move |outcome| {
-        Ok(match links.change(outcome, Links::contents) {
+        Ok(match rounds.settle(links.change(outcome, Links::contents), &links)? {
             Outcome::Result(result) => Outcome::Result(cacheable(&result, public)),
             Outcome::Error(error) => Outcome::Error(not_found(error, &uri)),
             other @ (Outcome::Asks(_) | Outcome::Task(_)) => other,
         })
     };
-    let params = exchange.call.params.clone();
-    forward(exchange, resource, params, Vec::new(), finish, limits, metrics).await
+    let sent = Sent { retry, ..Sent::plain(exchange.call.params.clone()) };
+    forward(exchange, resource, sent, finish, limits, metrics).await
 }
 
 /// A result with what its backend says of keeping it, within bounds; shared only where both say so.

@@ -21,8 +21,11 @@ use crate::catalog::tool::Tool;
 use crate::exchange::Exchange;
 use crate::exchange::Reply;
 use crate::methods::CallError;
+use crate::methods::forward::Sent;
 use crate::methods::forward::forward;
 use crate::methods::links::Links;
+use crate::methods::rounds::Rounds;
+use crate::methods::rounds::Sealing;
 use crate::model::limits::Limits;
 use crate::model::name::TenantName;
 use crate::protocol::call::Outcome;
@@ -50,17 +53,19 @@ pub async fn answer(
     tool: &Arc<Tool>,
     snapshot: &Arc<Snapshot>,
     catalogs: &Catalogs,
+    sealing: &Sealing,
     limits: &Limits,
     metrics: &Arc<Metrics>,
 ) -> Result<Reply<CallError>, CallError> {
-    match attempt(exchange, tool, snapshot, limits, metrics).await {
-        // The backend refused before it acted, so a second try repeats nothing.
+    match attempt(exchange, tool, snapshot, sealing, limits, metrics).await {
+        // The backend refused before it acted, so a second try repeats nothing: the same answers and the
+        // same state go with it.
         // spec: streamable-http, Client Behavior
         Err(CallError::Backend(BackendError::Stale)) => {
             catalogs.refreshed(&exchange.tenant.name, tool.entry.backend()).await;
             let snapshot = catalogs.snapshot(&exchange.tenant).await;
             let tool = router::tool(&snapshot, exchange)?;
-            attempt(exchange, &tool, &snapshot, limits, metrics).await
+            attempt(exchange, &tool, &snapshot, sealing, limits, metrics).await
         }
         other => other,
     }
@@ -70,10 +75,12 @@ async fn attempt(
     exchange: &Exchange,
     tool: &Tool,
     snapshot: &Arc<Snapshot>,
+    sealing: &Sealing,
     limits: &Limits,
     metrics: &Arc<Metrics>,
 ) -> Result<Reply<CallError>, CallError> {
     let call = &exchange.call;
+    let (rounds, retry) = Rounds::begin(exchange, &tool.entry, sealing, limits, metrics)?;
     let arguments = call.params.member("arguments");
     if let Some(mirrored) = &call.mirrored {
         check_mirrored(&tool.header_params, arguments.as_ref(), mirrored)
@@ -84,8 +91,9 @@ async fn attempt(
     }
     let headers = mint(&tool.header_params, arguments.as_ref());
     let links = Links::of(&tool.entry, snapshot);
-    let finish = move |outcome| Ok(links.change(outcome, Links::content));
-    forward(exchange, &tool.entry, call.params.clone(), headers, finish, limits, metrics).await
+    let finish = move |outcome| rounds.settle(links.change(outcome, Links::content), &links);
+    let sent = Sent { params: call.params.clone(), param_headers: headers, retry };
+    forward(exchange, &tool.entry, sent, finish, limits, metrics).await
 }
 
 /// Step 21. What would be mirrored in a header may be `null`, as if it were not there.
@@ -139,10 +147,10 @@ fn turn(tenant: &TenantName) -> Arc<Semaphore> {
     turn
 }
 
-/// A tool result that says why the arguments are refused, so that a model can mend them.
+/// A tool result that says why the call cannot be made, or cannot go on, so that a model can mend that.
 ///
 /// spec: server/tools, Error Handling
-fn failed(problem: &str) -> Json {
+pub(super) fn failed(problem: &str) -> Json {
     let text = Object::new().put_str("type", "text").put_str("text", problem).finish();
     Object::new()
         .put_str("resultType", "complete")

@@ -85,6 +85,16 @@ pub struct Limits {
     pub upstream_batch: usize,
     /// Most answers to a backend's own requests that are on their way in one session.
     pub upstream_replies: usize,
+    /// How often one call may be answered with a backend's wish for more input.
+    pub rounds: usize,
+    /// Most things that a backend may ask at once, and answers that a client may give.
+    pub input_entries: usize,
+    /// What those may be together, the questions and the answers each.
+    pub input_bytes: usize,
+    /// Longest state that a backend may want back with the answers.
+    pub state_bytes: usize,
+    /// How long such a state is good for.
+    pub state_time: Duration,
     /// Most calls in flight to one backend.
     pub upstream_calls: usize,
     /// Longest time that any call may take, whatever its backend's clocks say; all of a batch together.
@@ -213,6 +223,11 @@ impl Default for Limits {
             upstream_bytes: 4 << 20,
             upstream_batch: 100,
             upstream_replies: 64,
+            rounds: 10,
+            input_entries: 32,
+            input_bytes: 1 << 20,
+            state_bytes: 32 << 10,
+            state_time: seconds(15 * 60),
             upstream_calls: 512,
             call_time: seconds(600),
             connect_time: seconds(3),

@@ -59,6 +59,8 @@ pub struct Backend {
     pub scopes: Vec<ScopeRule>,
     /// What we authenticate with upstream.
     pub credential: Option<Credential>,
+    /// What it may not ask of clients.
+    pub refused: Vec<Ask>,
 }
 
 /// The kinds of backend.
@@ -85,6 +87,34 @@ pub enum BackendEra {
     Modern,
     /// The handshake era alone.
     Handshake,
+}
+
+/// What a backend may ask of a client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ask {
+    /// That its user fills in a form.
+    Form,
+    /// That its user opens a URL.
+    Url,
+    /// What its model says to some messages.
+    Sampling,
+    /// Which directories it works in.
+    Roots,
+}
+
+impl Ask {
+    /// Everything that may be asked.
+    pub const ALL: [Ask; 4] = [Ask::Form, Ask::Url, Ask::Sampling, Ask::Roots];
+
+    /// The word for it in configuration, texts and metrics.
+    pub fn word(self) -> &'static str {
+        match self {
+            Ask::Form => "forms",
+            Ask::Url => "urls",
+            Ask::Sampling => "sampling",
+            Ask::Roots => "roots",
+        }
+    }
 }
 
 /// How the URIs of a backend's resources are shown.

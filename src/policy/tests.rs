@@ -34,6 +34,7 @@ fn backend(scopes: Vec<ScopeRule>) -> Arc<Backend> {
         idle_timeout: Duration::from_secs(30),
         scopes,
         credential: None,
+        refused: Vec::new(),
     })
 }
 

@@ -22,6 +22,12 @@ use crate::protocol::version;
 #[cfg(test)]
 mod tests;
 
+/// The member of `params` with a client's answers to what a backend asked.
+pub const INPUT_RESPONSES: &str = "inputResponses";
+
+/// The member of results, and of the `params` after them, with what a backend wants back.
+pub const REQUEST_STATE: &str = "requestState";
+
 /// One JSON-RPC request that passed the ladder up to step 15.
 #[derive(Clone, Debug)]
 pub struct Call {
@@ -40,6 +46,16 @@ pub struct Call {
     /// The `Mcp-Param-*` headers, unjudged: only the tool's schema says what they must be. `None` where
     /// the client's revision has no such mirrors.
     pub mirrored: Option<Vec<(HeaderName, HeaderValue)>>,
+}
+
+impl Call {
+    /// Whether it goes on with what a backend asked back: its answer is for nobody else, and for no later
+    /// call.
+    ///
+    /// spec: patterns/mrtr
+    pub fn is_retry(&self) -> bool {
+        self.params.members().any(|(key, _)| matches!(&*key, INPUT_RESPONSES | REQUEST_STATE))
+    }
 }
 
 /// How a request ended, as JSON-RPC says it.

@@ -4,6 +4,7 @@ mod complete;
 pub mod listen;
 mod prompt;
 mod resource;
+pub mod state;
 mod tool;
 
 use std::sync::Arc;
@@ -20,6 +21,8 @@ use crate::model::tenant::Tenant;
 use crate::policy;
 use crate::policy::Decision;
 use crate::policy::Operation;
+use crate::protocol::call::INPUT_RESPONSES;
+use crate::protocol::call::REQUEST_STATE;
 use crate::protocol::headers::Mismatch;
 use crate::protocol::json::Json;
 use crate::protocol::json::Kind;
@@ -173,15 +176,15 @@ fn allows(
     }
 }
 
-/// Step 17 for the methods that a backend may ask for more input in.
+/// Step 17 for the methods that a backend may ask for more input in. What the state is worth is known
+/// with the target: [`state::open`].
 fn check_retry(params: &Json) -> Result<(), RouteError> {
-    if params.member("inputResponses").is_some_and(|responses| !responses.is_object()) {
-        return Err(RouteError::InvalidParams("`params.inputResponses` must be an object"));
+    let are_objects = |all: Json| all.is_object() && all.members().all(|(_, response)| response.is_object());
+    if params.member(INPUT_RESPONSES).is_some_and(|responses| !are_objects(responses)) {
+        return Err(RouteError::InvalidParams("`params.inputResponses` must be an object of objects"));
     }
-    match params.member("requestState").map(|state| state.kind()) {
-        None => Ok(()),
-        // None was ever minted.
-        Some(Kind::String) => Err(RouteError::InvalidState),
+    match params.member(REQUEST_STATE).map(|state| state.kind()) {
+        None | Some(Kind::String) => Ok(()),
         Some(_) => Err(RouteError::InvalidParams("`params.requestState` must be a string")),
     }
 }

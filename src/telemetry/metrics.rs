@@ -2,6 +2,8 @@
 //!
 //! A label's value is program text (`&'static str`), never input: no label is unbounded.
 
+pub mod asks;
+
 use std::time::Duration;
 
 use prometheus_client::encoding::EncodeLabelSet;
@@ -12,6 +14,8 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 use prometheus_client::registry::Unit;
+
+use crate::telemetry::metrics::asks::Asks;
 
 /// The media type of [`Metrics::encode`].
 pub const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -175,6 +179,8 @@ pub struct Metrics {
     entries_left_out: Counter,
     config_reloads: Family<ByOutcome, Counter>,
     panics: Counter,
+    /// What backends ask of clients.
+    pub asks: Asks,
 }
 
 impl Default for Metrics {
@@ -211,10 +217,12 @@ impl Metrics {
             entries_left_out: Counter::default(),
             config_reloads: Family::default(),
             panics: Counter::default(),
+            asks: Asks::default(),
         };
         metrics.register_road();
         metrics.register_sessions();
         metrics.register_rooms();
+        metrics.asks.register(&mut metrics.registry);
         metrics
     }
 
@@ -452,6 +460,8 @@ mod tests {
         metrics.upstream_session(SessionEvent::Opened);
         metrics.catalog_refresh(Outcome::Ok);
         metrics.config_reload(Outcome::Ok);
+        metrics.asks.deprecated("x");
+        metrics.asks.refused("x");
         let encoded = metrics.encode();
         let typed = encoded.lines().filter_map(|line| line.strip_prefix("# TYPE "));
         let registered: BTreeSet<String> = typed

@@ -11,6 +11,7 @@ use crate::config::reader::At;
 use crate::config::reader::Fields;
 use crate::model::name::BackendName;
 use crate::model::scope::Scopes;
+use crate::model::tenant::Ask;
 use crate::model::tenant::Backend;
 use crate::model::tenant::BackendEra;
 use crate::model::tenant::BackendKind;
@@ -25,8 +26,8 @@ use crate::tenant::secret::Secret;
 /// The longest prefix, of the 64 characters that a public name may have.
 const PREFIX: usize = 32;
 
-const KEYS: [&str; 9] =
-    ["kind", "url", "era", "prefix", "uris", "timeout", "idle_timeout", "scopes", "credential"];
+const KEYS: [&str; 10] =
+    ["kind", "url", "era", "prefix", "uris", "timeout", "idle_timeout", "scopes", "credential", "refuse"];
 
 /// Headers that are about the message, the connection or the protocol, not about who sends it.
 const RESERVED: [&str; 26] = [
@@ -86,6 +87,7 @@ pub(super) fn read(name: &str, at: &At<'_>, secrets: &[Secret], declared: &[&str
     let rules = fields.get("scopes").map_or_else(Vec::new, |at| at.entries());
     let scopes = rules.iter().filter_map(|(glob, at)| rule(glob, at)).collect();
     let credential = fields.get("credential").map(|at| credential(&at, secrets, declared));
+    let refused = fields.get("refuse").map_or(Some(Vec::new()), |at| refused(&at));
     Some(Backend {
         name: parsed?,
         kind: kind?,
@@ -98,6 +100,7 @@ pub(super) fn read(name: &str, at: &At<'_>, secrets: &[Secret], declared: &[&str
             Some(credential) => Some(credential?),
             None => None,
         },
+        refused: refused?,
     })
 }
 
@@ -141,6 +144,14 @@ fn prefix(at: &At<'_>) -> Option<Arc<str>> {
 
 fn duration(fields: &Fields<'_>, key: &str, default: u64) -> Option<Duration> {
     fields.get(key).map_or(Some(Duration::from_secs(default)), |at| at.duration(&(100..=24 * 3_600_000)))
+}
+
+/// What a backend may not ask of clients: a list of words.
+fn refused(at: &At<'_>) -> Option<Vec<Ask>> {
+    let words = Ask::ALL.map(|ask| (ask.word(), ask));
+    let items = at.list();
+    let known: Vec<Ask> = items.iter().filter_map(|at| at.word(&words)).collect();
+    (known.len() == items.len()).then_some(known)
 }
 
 /// One scope rule: `"*"`, `"tool:delete_*"`, `"prompt:…"`, `"resource:…"` or a bare glob.

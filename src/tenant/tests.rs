@@ -17,6 +17,7 @@ use crate::model::endpoint::Owner;
 use crate::model::endpoint::TenantRule;
 use crate::model::name::TenantName;
 use crate::model::scope::Scopes;
+use crate::model::tenant::Ask;
 use crate::model::tenant::BackendKind;
 use crate::model::tenant::CredentialPlace;
 use crate::model::tenant::ObjectKind;
@@ -128,6 +129,18 @@ fn what_is_left_out_has_defaults() {
     assert_eq!(&*tenant.backends[0].prefix, "crm_");
     assert!(!tenant.public_catalog && loaded.tenants[1].tenant.backends.is_empty());
     assert_eq!(loaded.warnings.len(), 2, "{:?}", loaded.warnings);
+}
+
+#[test]
+fn a_backend_may_ask_what_is_not_refused() {
+    let refused = |setting: &str| {
+        let text = format!("tenants: {{acme: {{backends: {{crm: {{kind: demo{setting}}}}}}}}}\n");
+        load(&text).unwrap().tenants[0].tenant.backends[0].refused.clone()
+    };
+    assert_eq!(refused(""), []);
+    assert_eq!(refused(", refuse: []"), []);
+    assert_eq!(refused(", refuse: [roots, urls]"), [Ask::Roots, Ask::Url]);
+    assert_eq!(refused(", refuse: [forms, sampling]"), [Ask::Form, Ask::Sampling]);
 }
 
 #[test]
@@ -246,6 +259,8 @@ const BROKEN: &[(&str, &str)] = &[
 
 /// Broken fields of a backend of kind `mcp`, on line 5, and the first line of the problem.
 const BROKEN_BACKEND: &[(&str, &str)] = &[
+    ("refuse: forms", "refuse: found text, expected a list"),
+    ("refuse: [urls, form]", "refuse[1]: found `form`, expected one of `forms`, `urls`, `sampling`, `roots`"),
     ("url: ftp://a.example", "url: found the scheme `ftp`, expected `https` or `http`"),
     ("url: https://u:p@a.example", "url: the URL has a user name or a password"),
     ("url: https://a.example/mcp#x", "url: the URL has a fragment"),

@@ -26,6 +26,7 @@ mod resources;
 mod rmcp_client;
 #[path = "../fixtures/rmcp.rs"]
 mod rmcp_server;
+mod rounds;
 mod sessions;
 mod streams;
 mod tenants;

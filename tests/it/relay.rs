@@ -143,13 +143,15 @@ async fn the_upstream_request_is_built_from_nothing() {
     let sent = &message["params"]["_meta"];
     assert_eq!(sent["io.modelcontextprotocol/clientInfo"]["name"], "fondaco");
     assert!(
-        received.body.contains(r#""io.modelcontextprotocol/clientCapabilities":{"new":{"x":1.50}}"#),
+        received.body.contains(
+            r#"clientCapabilities":{"elicitation":{"form":{}},"sampling":{},"roots":{},"new":{"x":1.50}}"#
+        ),
         "{}",
         received.body
     );
     assert!(sent["progressToken"].is_string() && sent["progressToken"] != "theirs");
     assert_eq!(sent["example.com/a"], 1);
-    assert_eq!(message["params"].get("inputResponses"), None);
+    assert_eq!(message["params"]["inputResponses"], json!({"q": {"action": "accept"}}));
     let everything =
         upstream.requests().iter().map(|r| format!("{:?}{}", r.headers, r.body)).collect::<String>();
     for secret in

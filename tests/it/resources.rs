@@ -299,11 +299,6 @@ async fn a_backends_not_found_says_which_uri_was_asked_for() {
         crm.behave("x://1", Behaviour::Error(status, error.to_owned()));
         assert_eq!(refusal(&alice.read("crm+x://1").await), expected, "{error}");
     }
-    crm.behave(
-        "x://1",
-        Behaviour::Result(r#"{"resultType":"input_required","requestState":"s"}"#.to_owned()),
-    );
-    assert_eq!(alice.read("crm+x://1").await.refusal(), (200, -32603), "not relayed yet");
     gw.stop().await;
 }
 

@@ -4,6 +4,7 @@
 //! is an `isError` result that says what would.
 
 mod arithmetic;
+mod confirm;
 mod documents;
 mod draft;
 #[cfg(test)]
@@ -20,6 +21,7 @@ use crate::backend::BackendError;
 use crate::backend::Listed;
 use crate::backend::Listing;
 use crate::backend::clock::Clocks;
+use crate::backend::demo::confirm::Confirmations;
 use crate::backend::demo::draft::Drafts;
 use crate::exchange::Frame;
 use crate::exchange::Frames;
@@ -52,6 +54,7 @@ const REGIONS: [(&str, &str); 5] = [
 pub struct Demo {
     config: Arc<tenant::Backend>,
     drafts: Drafts,
+    confirmations: Confirmations,
 }
 
 /// What a tool says: a structured result, a text, or what was wrong with its arguments.
@@ -74,7 +77,7 @@ struct Work {
 impl Demo {
     /// The backend that `config` describes.
     pub fn new(config: Arc<tenant::Backend>) -> Self {
-        Self { config, drafts: Drafts::default() }
+        Self { config, drafts: Drafts::default(), confirmations: Confirmations::default() }
     }
 
     /// All that it has.
@@ -117,6 +120,7 @@ impl Demo {
                 Ok(work) => return Ok(Box::pin(stream::unfold(work, Work::next))),
                 Err(wrong) => said(Said::Wrong(wrong)),
             },
+            "confirm" => self.confirmations.answer(&call, &arguments),
             "region_lookup" => said(region(&arguments).map_or_else(Said::Wrong, Said::Text)),
             "draft_create" => said(self.drafts.create(&arguments).map_or_else(Said::Wrong, Said::Structured)),
             "draft_append" => said(self.drafts.append(&arguments).map_or_else(Said::Wrong, Said::Structured)),

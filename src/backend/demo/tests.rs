@@ -37,6 +37,7 @@ fn demo_with(timeout: Duration, idle_timeout: Duration) -> Demo {
         idle_timeout,
         scopes: Vec::new(),
         credential: None,
+        refused: Vec::new(),
     }))
 }
 
@@ -68,9 +69,16 @@ fn call(tool: &str, arguments: &str) -> BackendCall {
             unknown: Vec::new(),
         },
         capabilities: json("{}"),
+        responses: None,
+        state: None,
         param_headers: Vec::new(),
         deadline: Instant::now() + Duration::from_secs(30),
     }
+}
+
+/// Of a client that fills in forms.
+fn asking(call: BackendCall) -> BackendCall {
+    BackendCall { capabilities: json(r#"{"elicitation":{}}"#), ..call }
 }
 
 async fn run(demo: &Demo, call: BackendCall) -> (usize, Result<Outcome, BackendError>) {
@@ -101,15 +109,14 @@ async fn every_listed_tool_is_a_tool_and_every_tool_is_listed() {
     let listing = demo.list().unwrap();
     let tools = listing.tools.entries();
     let names: Vec<_> = tools.iter().map(|t| t.member("name").and_then(|n| n.string()).unwrap()).collect();
-    let expected = ["echo", "add", "subtract", "slow", "region_lookup", "draft_create", "draft_append"];
+    let expected =
+        ["echo", "add", "subtract", "slow", "region_lookup", "draft_create", "draft_append", "confirm"];
     assert_eq!(names, expected);
     for name in names {
-        assert!(matches!(
-            run(&demo, call(&name, r#"{"steps":1,"delay_ms":0}"#)).await.1,
-            Ok(Outcome::Result(_))
-        ));
+        let end = run(&demo, asking(call(&name, r#"{"steps":1,"delay_ms":0}"#))).await.1;
+        assert!(matches!(end, Ok(Outcome::Result(_) | Outcome::Asks(_))), "{name}: {end:?}");
     }
-    assert!(matches!(run(&demo, call("confirm", "{}")).await.1, Ok(Outcome::Error(_))));
+    assert!(matches!(run(&demo, call("other", "{}")).await.1, Ok(Outcome::Error(_))));
 }
 
 #[tokio::test]
@@ -224,5 +231,60 @@ async fn arguments_are_completed() {
         let completion = answers(Method::Complete, "x", &params).await;
         let values = completion.map(|result| result.member("completion").unwrap().member("values").unwrap());
         assert_eq!(values.as_ref().map(Json::text), expected.as_ref().map(|text| *text), "{params}");
+    }
+}
+
+// spec: row MR-06
+#[tokio::test]
+async fn confirm_asks_and_tells_the_answers_apart() {
+    let demo = demo();
+    let asked = async |arguments: &str| match run(&demo, asking(call("confirm", arguments))).await.1 {
+        Ok(Outcome::Asks(result)) => result.member("requestState").and_then(|state| state.string()).unwrap(),
+        other => panic!("{other:?}"),
+    };
+    let state = asked(r#"{"action":"leave"}"#).await;
+    let told = async |arguments: &str, state: Option<&str>, response: &str| {
+        let (responses, state) = (Some(json(response)), state.map(str::to_owned));
+        run(&demo, BackendCall { responses, state, ..asking(call("confirm", arguments)) }).await.1.unwrap()
+    };
+    for (response, text) in [
+        (r#"{"confirm":{"action":"accept","content":{"confirm":true}}}"#, "confirmed: leave"),
+        (r#"{"confirm":{"action":"accept","content":{"confirm":false}},"x":{}}"#, "not confirmed: leave"),
+        (r#"{"confirm":{"action":"decline"}}"#, "declined: leave"),
+        (r#"{"confirm":{"action":"cancel"}}"#, "cancelled: leave"),
+    ] {
+        let Outcome::Result(result) = told(r#"{"action":"leave"}"#, Some(&state), response).await else {
+            panic!("{response}")
+        };
+        let text = format!(r#""text":"{text}"}}],"isError":false"#);
+        assert!(result.text().contains(&text), "{}", result.text());
+    }
+    let yes = r#"{"confirm":{"action":"accept","content":{"confirm":true}}}"#;
+    // spec: row MR-05
+    for (response, state) in [("{}", Some(&*state)), (r#"{"other":{}}"#, Some(&*state)), (yes, None)] {
+        let again = told(r#"{"action":"leave"}"#, state, response).await;
+        assert!(matches!(again, Outcome::Asks(_)), "{response}: {again:?}");
+    }
+    let wrong = told(r#"{"action":"leave"}"#, Some(&state), r#"{"confirm":{"action":"accept"}}"#).await;
+    assert!(matches!(wrong, Outcome::Result(result) if result.text().contains(r#""isError":true"#)));
+    for (arguments, state) in [(r#"{"action":"stay"}"#, &*state), (r#"{"action":"leave"}"#, "0")] {
+        let refused = told(arguments, Some(state), yes).await;
+        assert!(matches!(&refused, Outcome::Error(error) if error.code == -32602), "{refused:?}");
+    }
+}
+
+// spec: row BW-09
+#[tokio::test]
+async fn confirm_needs_a_client_that_fills_in_forms() {
+    for capabilities in ["{}", r#"{"elicitation":{"url":{}}}"#, r#"{"sampling":{}}"#] {
+        let call = BackendCall { capabilities: json(capabilities), ..call("confirm", "{}") };
+        match run(&demo(), call).await.1 {
+            Ok(Outcome::Error(error)) => {
+                assert_eq!(error.code, -32021);
+                let required = r#"{"requiredCapabilities":{"elicitation":{"form":{}}}}"#;
+                assert_eq!(error.data.unwrap().text(), required);
+            }
+            other => panic!("{other:?}"),
+        }
     }
 }

@@ -9,9 +9,11 @@ use crate::protocol::call::Outcome;
 use crate::protocol::call::RpcError;
 use crate::protocol::code;
 use crate::protocol::json::Json;
+use crate::protocol::json::Kind;
 use crate::protocol::json::compose::Object;
 use crate::protocol::meta::SERVER_INFO;
 use crate::protocol::meta::our_info;
+use crate::protocol::methods::Method;
 
 const UPSTREAM_INFO_KEY: &str = "dev.fondaco/upstreamServerInfo";
 
@@ -38,6 +40,8 @@ pub(in crate::backend) enum Heard {
 pub(in crate::backend) struct Judge {
     id: u64,
     progress: Option<Progress>,
+    /// Whether the request may be answered with a wish for more input.
+    may_ask: bool,
 }
 
 /// What may lie in one message.
@@ -54,7 +58,16 @@ struct Envelope {
 impl Judge {
     /// Of the request with the id `id`, whose client wants progress under `token`, if any.
     pub(in crate::backend) fn new(id: u64, token: Option<Json>) -> Self {
-        Self { id, progress: token.map(|token| Progress::new(id, token)) }
+        Self { id, progress: token.map(|token| Progress::new(id, token)), may_ask: false }
+    }
+
+    /// The same for a request of this method, in the era in which some may be answered with a wish for
+    /// more input.
+    ///
+    /// spec: patterns/mrtr, Supported Requests
+    pub(in crate::backend) fn of_method(self, method: Method) -> Self {
+        let may_ask = matches!(method, Method::ToolsCall | Method::PromptsGet | Method::ResourcesRead);
+        Self { may_ask, ..self }
     }
 
     /// Judges one message. After an `Err` or a [`Heard::Final`] nothing more may be read.
@@ -68,7 +81,7 @@ impl Judge {
         let outcome = match (&envelope.result, &envelope.error) {
             (Some(result), None) => {
                 self.expect_id(&envelope)?;
-                Outcome::Result(complete(result)?)
+                self.result(result)?
             }
             (None, Some(error)) => {
                 // The one error without an id is that of a request whose id could not be read.
@@ -80,6 +93,24 @@ impl Judge {
             _ => return Err(BackendError::Invalid("a response has either `result` or `error`")),
         };
         Ok(Heard::Final(outcome))
+    }
+
+    /// A result, by its type.
+    ///
+    /// spec: basic/index, ResultType
+    fn result(&self, result: &Json) -> Result<Outcome, BackendError> {
+        if !result.is_object() {
+            return Err(BackendError::Invalid("its `result` is no object"));
+        }
+        match result.member("resultType").as_ref().map(Json::string_ref) {
+            None => Ok(Outcome::Result(stamped(result, Some("complete"))?)),
+            Some(Some(kind)) if kind == "complete" => Ok(Outcome::Result(stamped(result, None)?)),
+            Some(Some(kind)) if kind == "input_required" => {
+                check_asks(result, self.may_ask)?;
+                Ok(Outcome::Asks(stamped(result, None)?))
+            }
+            Some(_) => Err(BackendError::Invalid("its `resultType` is not known")),
+        }
     }
 
     fn notification(&mut self, method: &Json, envelope: &Envelope) -> Result<Heard, BackendError> {
@@ -127,20 +158,35 @@ impl Envelope {
     }
 }
 
-/// A final result, as it goes on: with a `resultType`, and with our `serverInfo` in place of the
-/// backend's, which moves aside.
+/// Whether a wish for more input stands where it may, and says what it wishes. What that is, is judged
+/// where the client is known.
+///
+/// spec: patterns/mrtr, Server Requirements
+fn check_asks(result: &Json, may_ask: bool) -> Result<(), BackendError> {
+    if !may_ask {
+        return Err(BackendError::Invalid("it answers with `input_required` where nobody is asked"));
+    }
+    let (requests, state) = (result.member("inputRequests"), result.member("requestState"));
+    if requests.is_none() && state.is_none() {
+        return Err(BackendError::Invalid("it answers with `input_required` and asks for nothing"));
+    }
+    if requests.is_some_and(|requests| !requests.is_object()) {
+        return Err(BackendError::Invalid("its `inputRequests` is no object"));
+    }
+    match state.is_some_and(|state| state.kind() != Kind::String) {
+        true => Err(BackendError::Invalid("its `requestState` is no string")),
+        false => Ok(()),
+    }
+}
+
+/// A result, as it goes on: with a `resultType`, and with our `serverInfo` in place of the backend's,
+/// which moves aside.
 ///
 /// spec: basic/index, ResultType, _meta
-fn complete(result: &Json) -> Result<Json, BackendError> {
-    if !result.is_object() {
-        return Err(BackendError::Invalid("its `result` is no object"));
-    }
+fn stamped(result: &Json, missing_type: Option<&str>) -> Result<Json, BackendError> {
     let mut whole = Object::with_capacity(result.bytes().len() + 256);
-    match result.member("resultType").as_ref().map(Json::string_ref) {
-        None => whole = whole.put_str("resultType", "complete"),
-        Some(Some(kind)) if kind == "complete" => {}
-        Some(Some(kind)) if kind == "input_required" => return Err(BackendError::InputRequired),
-        Some(_) => return Err(BackendError::Invalid("its `resultType` is not known")),
+    if let Some(kind) = missing_type {
+        whole = whole.put_str("resultType", kind);
     }
     let mut meta = Object::new().finish();
     for (key, value) in result.members() {

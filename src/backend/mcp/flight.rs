@@ -51,7 +51,11 @@ impl Flight {
             Question::Caller(call) => (request::call(upstream, id, call)?, call.meta.progress_token.clone()),
             Question::Own(method, params) => (request::own(upstream, id, *method, params)?, None),
         };
-        let (judge, depth) = (Judge::new(id, token), question.depth(&upstream.limits));
+        let depth = question.depth(&upstream.limits);
+        let mut judge = Judge::new(id, token);
+        if let Question::Caller(call) = question {
+            judge = judge.of_method(call.method);
+        }
         let is_callers = matches!(question, Question::Caller(_));
         Ok(Self { upstream: upstream.clone(), id, is_callers, judge, depth, stage: Stage::Send(request) })
     }

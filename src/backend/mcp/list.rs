@@ -149,10 +149,6 @@ async fn page(mcp: &Mcp, list: List, cursor: Option<&Json>) -> Result<Option<Jso
         Ok(Outcome::Asks(_) | Outcome::Task(_)) => {
             Err(BackendError::Invalid("it answered a list with something else"))
         }
-        // spec: patterns/mrtr: lists never ask for input.
-        Err(BackendError::InputRequired) => {
-            Err(BackendError::Invalid("it answered a list with `input_required`"))
-        }
         Err(error) => Err(error),
     }
 }

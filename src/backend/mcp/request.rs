@@ -9,6 +9,8 @@ use http_body_util::Full;
 use crate::backend::BackendCall;
 use crate::backend::BackendError;
 use crate::backend::mcp::upstream::Upstream;
+use crate::protocol::call::INPUT_RESPONSES;
+use crate::protocol::call::REQUEST_STATE;
 use crate::backend::watch::Interest;
 use crate::protocol::headers::encode_value;
 use crate::protocol::json::Json;
@@ -35,7 +37,11 @@ pub(super) fn call(
     call: &BackendCall,
 ) -> Result<Request<Full<Bytes>>, BackendError> {
     let named = mirrored_member(call.method.name());
-    let params = params_of(call, &[]).put("_meta", &meta_of(id, call)).finish();
+    let mut params = params_of(call, &[]).put_some(INPUT_RESPONSES, call.responses.as_ref());
+    if let Some(state) = &call.state {
+        params = params.put_str(REQUEST_STATE, state);
+    }
+    let params = params.put("_meta", &meta_of(id, call)).finish();
     let mut request = post(upstream, id, call.method.name(), &params)?;
     let headers = request.headers_mut();
     if named.is_some() {
@@ -58,8 +64,8 @@ pub(in crate::backend) fn params_of(call: &BackendCall, without: &[&str]) -> Obj
         params = params.put_str(named, &call.name);
     }
     for (key, value) in call.params.members() {
-        // Answers to `input_required` have nothing to answer while that is not relayed.
-        let ours = named == Some(&*key) || matches!(&*key, "_meta" | "inputResponses" | "requestState");
+        // What a client sends back to a backend's questions is ours to open first.
+        let ours = named == Some(&*key) || matches!(&*key, "_meta" | INPUT_RESPONSES | REQUEST_STATE);
         if !ours && !without.contains(&&*key) {
             params = params.put(&key, &value);
         }

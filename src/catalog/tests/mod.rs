@@ -66,6 +66,7 @@ fn backend(name: &str, prefix: &str, rules: &[(&str, &str)]) -> Arc<tenant::Back
         idle_timeout: Duration::from_secs(30),
         scopes: rules.iter().map(rule).collect(),
         credential: None,
+        refused: Vec::new(),
     })
 }
 

@@ -131,7 +131,7 @@ pub(super) fn count(json: &Json) -> usize {
 }
 
 /// The position after the string that begins at `start`.
-fn after_string(bytes: &[u8], start: usize) -> usize {
+pub(super) fn after_string(bytes: &[u8], start: usize) -> usize {
     let mut at = start + 1;
     loop {
         // Most strings are short, where the wide search costs more than it saves.
@@ -169,7 +169,7 @@ fn after_container(bytes: &[u8], start: usize) -> usize {
 }
 
 /// The position after the number or literal that begins at `start`.
-fn after_word(bytes: &[u8], start: usize) -> usize {
+pub(super) fn after_word(bytes: &[u8], start: usize) -> usize {
     let rest = &bytes[start..];
     let ends = |byte: &u8| matches!(byte, b',' | b'}' | b']' | b' ' | b'\t' | b'\n' | b'\r');
     rest.iter().position(ends).map_or(bytes.len(), |length| start + length)

@@ -1,8 +1,10 @@
 //! JSON whose text is proven, kept as text. See [`Json`].
 //!
 //! `scan` proves a text once, without recursion and without converting a number; [`members`] walks
-//! proven text; [`compose`] and [`change`] put proven texts together. Nothing here ever re-serialises a value.
+//! proven text; [`compose`] and [`change`] put proven texts together; [`canonical`] makes one text of equal ones. Nothing here
+//! ever re-serialises a value.
 
+pub mod canonical;
 pub mod change;
 pub mod compose;
 pub mod members;

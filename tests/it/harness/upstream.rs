@@ -60,7 +60,7 @@ pub enum Behaviour {
     EchoSse,
     /// As it should be, after this long.
     Late(Duration),
-    /// This `result`, verbatim.
+    /// This `result`, verbatim but for `$ID`, which stands for the request's id.
     Result(String),
     /// This `error`, verbatim, under this HTTP status.
     Error(u16, String),
@@ -559,7 +559,9 @@ impl Answer {
                 tokio::time::sleep(*time).await;
                 self.right(out).await
             }
-            Behaviour::Result(result) => json(out, 200, &self.response(&self.id, result)).await,
+            Behaviour::Result(result) => {
+                json(out, 200, &self.response(&self.id, &result.replace("$ID", &self.id))).await
+            }
             Behaviour::Error(status, error) => {
                 let body = format!(r#"{{"jsonrpc":"2.0","id":{},"error":{error}}}"#, self.id);
                 json(out, *status, &body).await

@@ -55,8 +55,8 @@ async fn what_is_sent_is_built_from_nothing() {
     let mut call = call_with_progress("größe");
     let trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
     call.meta.traceparent = Some(trace.into());
-    call.meta.capabilities =
-        json(r#"{"sampling":{},"elicitation":{},"new":{"x":1e400},"roots":{},"extensions":{"ui":{}}}"#);
+    call.meta.capabilities = json(r#"{"sampling":{}}"#);
+    call.capabilities = json(r#"{"new":{"x":1e400}}"#);
     call.meta.unknown = vec![("a/b".into(), json("9007199254740993")), ("progressToken".into(), json("1"))];
     call.params = json(
         r#"{"_meta":{"x":1},"arguments":{"n":9007199254740993,"x":1e400,"z":null},"requestState":"r","name":"crm_x","new":[ 1.0 ],"inputResponses":{}}"#,

@@ -174,8 +174,8 @@ async fn what_is_no_evidence_teaches_nothing() {
 async fn the_handshake_is_believed_only_when_it_is_shaken() {
     let result = |result: &str| Behaviour::Result(result.into());
     for (behaviour, expected) in [
-        (error(200, -32601, ""), "with an error"),
-        (error(404, -32601, ""), "with an error"),
+        (error(200, -32601, ""), "with no result"),
+        (error(404, -32601, ""), "with no result"),
         (http("404 Not Found\r\nContent-Length: 0", ""), "HTTP status"),
         (http("200 OK\r\nContent-Type: text/html", "<p>Welcome"), "neither JSON nor"),
         (http("500 Oops\r\nContent-Length: 0", ""), "HTTP status"),

@@ -68,7 +68,7 @@ async fn bad_lists_are_errors_and_bad_discovery_is_not() {
         (result("{}"), "no array of entries"),
         (result(r#"{"tools":{}}"#), "no array of entries"),
         (result(r#"{"tools":[],"nextCursor":1}"#), "`nextCursor` is no string"),
-        (result(r#"{"resultType":"input_required"}"#), "with `input_required`"),
+        (result(r#"{"resultType":"input_required"}"#), "where nobody is asked"),
         (error(-32602), "with an error"),
         (error(-32020), "with an error"),
         (Behaviour::Error(401, "{}".into()), "Unauthorized"),

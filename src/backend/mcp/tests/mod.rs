@@ -63,6 +63,7 @@ fn config_of(url: &str, era: BackendEra) -> tenant::Backend {
         idle_timeout: Duration::from_secs(5),
         scopes: vec![tenant::ScopeRule { kind: None, glob: "*".into(), needs: Scopes::default() }],
         credential: None,
+        refused: Vec::new(),
     }
 }
 
@@ -122,6 +123,8 @@ fn call(tool: &str) -> BackendCall {
         params: json(r#"{"name":"crm_echo","arguments":{"text":"hi"}}"#),
         meta: Meta { capabilities: json("{}"), progress_token: None, traceparent: None, unknown: Vec::new() },
         capabilities: json("{}"),
+        responses: None,
+        state: None,
         param_headers: Vec::new(),
         deadline: Instant::now() + Duration::from_secs(60),
     }
