@@ -20,10 +20,10 @@ use crate::listen::ListenError;
 use crate::listen::listener::Listener;
 use crate::listen::places::Place;
 use crate::listen::places::Places;
-use crate::listen::upstream;
-use crate::listen::upstream::Heard;
 use crate::listen::upstream::Lines;
-use crate::listen::upstream::Strand;
+use crate::listen::upstream::strand;
+use crate::listen::upstream::strand::Heard;
+use crate::listen::upstream::strand::Strand;
 use crate::model::caller::Caller;
 use crate::model::limits::Limits;
 use crate::model::name::BackendName;
@@ -195,17 +195,17 @@ impl Hub {
 
     /// Follows a new strand, beside everything else.
     pub(super) fn follow(self: &Arc<Self>, strand: &Arc<Strand>) {
-        let work = upstream::follow(self.clone(), strand.clone());
+        let work = strand::follow(self.clone(), strand.clone());
         self.tasks.spawn(self.stop.clone().run_until_cancelled_owned(work));
     }
 
     /// Forgets a strand that nobody wants any more. `false` if somebody does.
     pub(super) fn dismiss(&self, strand: &Arc<Strand>) -> bool {
         let mut state = self.state();
-        let Some(crowd) = state.tenants.get_mut(&strand.tenant) else { return true };
+        let Some(crowd) = state.tenants.get_mut(strand.tenant()) else { return true };
         let gone = crowd.lines.dismiss(strand);
         if crowd.is_empty() {
-            state.tenants.remove(&strand.tenant);
+            state.tenants.remove(strand.tenant());
         }
         gone
     }

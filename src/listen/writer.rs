@@ -1,6 +1,7 @@
 //! The stream of one listener: what is dirty becomes messages as the client reads.
 
 use std::future::Future;
+use std::future::ready;
 use std::pin::pin;
 use std::sync::Arc;
 
@@ -137,15 +138,18 @@ impl<A: Audience> Writer<A> {
         let mut woken = pin!(listener.woken());
         woken.as_mut().enable();
         let is_dirty = listener.is_dirty();
-        if is_dirty && self.free_at <= Instant::now() {
-            self.round = listener.take();
-            self.free_at = Instant::now() + self.member.pause();
-            return;
-        }
+        let is_free = self.free_at <= Instant::now();
         let over = tokio::select! {
+            // First: who would not be admitted any more is told nothing more.
+            biased;
             over = self.audience.over() => over,
-            () = woken, if !is_dirty => return,
+            () = ready(()), if is_dirty && is_free => {
+                self.round = listener.take();
+                self.free_at = Instant::now() + self.member.pause();
+                return;
+            }
             () = sleep_until(self.free_at), if is_dirty => return,
+            () = woken, if !is_dirty => return,
         };
         self.phase = match (over, &self.subscription) {
             // A session's stream has no end of its own: the next one tells what this one has not.

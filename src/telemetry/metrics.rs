@@ -3,6 +3,7 @@
 //! A label's value is program text (`&'static str`), never input: no label is unbounded.
 
 pub mod asks;
+mod register;
 
 use std::time::Duration;
 
@@ -13,7 +14,6 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
-use prometheus_client::registry::Unit;
 
 use crate::telemetry::metrics::asks::Asks;
 
@@ -224,70 +224,6 @@ impl Metrics {
         metrics.register_rooms();
         metrics.asks.register(&mut metrics.registry);
         metrics
-    }
-
-    fn register_road(&mut self) {
-        let registry = &mut self.registry;
-        registry.register("requests", "MCP requests answered", self.requests.clone());
-        registry.register_with_unit(
-            "request_duration",
-            "Time from a request's head to the end of its answer, streams included",
-            Unit::Seconds,
-            self.request_seconds.clone(),
-        );
-        let in_flight = self.requests_in_flight.clone();
-        registry.register("requests_in_flight", "Requests being answered, streams included", in_flight);
-        registry.register("connections_open", "Client connections open", self.connections_open.clone());
-        registry.register("streams_open", "SSE answers open", self.streams_open.clone());
-        registry.register(
-            "refusals",
-            "Requests that we refused, by what refused them",
-            self.refusals.clone(),
-        );
-        registry.register("panics", "Requests that died by a fault of ours", self.panics.clone());
-    }
-
-    fn register_sessions(&mut self) {
-        let registry = &mut self.registry;
-        registry.register("sessions_opened", "Answers to `initialize`", self.sessions_opened.clone());
-        let ended = self.sessions_ended.clone();
-        registry.register("sessions_ended", "Sessions that their clients ended", ended);
-        let open = self.session_streams_open.clone();
-        registry.register("session_streams_open", "GET streams of sessions open", open);
-        let open = self.listens_open.clone();
-        registry.register("listens_open", "Answers to `subscriptions/listen` open", open);
-        let sent = self.notifications_sent.clone();
-        registry.register("notifications_sent", "Notifications of changes sent to listeners", sent);
-    }
-
-    fn register_rooms(&mut self) {
-        let registry = &mut self.registry;
-        registry.register("token_cache", "Lookups of verified tokens", self.token_cache.clone());
-        registry.register("key_fetches", "Fetches of issuers' metadata and keys", self.key_fetches.clone());
-        registry.register("upstream_requests", "Requests to backends", self.upstream_requests.clone());
-        registry.register_with_unit(
-            "upstream_duration",
-            "Time from sending a request to a backend to the end of its answer",
-            Unit::Seconds,
-            self.upstream_seconds.clone(),
-        );
-        let probes = self.upstream_probes.clone();
-        registry.register("upstream_probes", "Probes of a backend's era, by what they found", probes);
-        registry.register(
-            "upstream_sessions",
-            "What happened to sessions with backends of the handshake era",
-            self.upstream_sessions.clone(),
-        );
-        let watches = self.upstream_watches_open.clone();
-        registry.register("upstream_watches_open", "Subscriptions to backends' changes open", watches);
-        let refreshes = self.catalog_refreshes.clone();
-        registry.register("catalog_refreshes", "Refreshes of a backend's catalog", refreshes);
-        let stale = self.catalogs_stale.clone();
-        registry.register("catalogs_stale", "Backends whose last refresh failed", stale);
-        let left_out = self.entries_left_out.clone();
-        let help = "Tools, prompts and resources that were left out, each when that is found";
-        registry.register("entries_left_out", help, left_out);
-        registry.register("config_reloads", "Reloads of the tenants file", self.config_reloads.clone());
     }
 
     /// A request was answered. A method that MCP does not know counts as `other`.
