@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The whole of MCP through Fondaco, with curl alone, in both eras: discover, list,
-# call, read; then a session of the handshake era that does the same and ends.
+# call, read, listen; then a session of the handshake era that does the same and ends.
 #
 #   cargo run --release -- dev --env-file .env.dev     # in another terminal
 #   . ./.env.dev && examples/e2e.sh
@@ -23,15 +23,15 @@ post() {
         -H 'Content-Type: application/json' -H 'Accept: application/json, text/event-stream' "$@" -d "$body"
 }
 
-# ask METHOD NAME PARAMS: a request of 2026-07-28. PARAMS are members, each with a comma at its end;
-# NAME is the tool's or prompt's name or the resource's URI, or empty.
+# ask METHOD NAME PARAMS [CURL OPTION…]: a request of 2026-07-28. PARAMS are members, each with a comma at
+# its end; NAME is the tool's or prompt's name or the resource's URI, or empty.
 ask() {
     local name=()
     if [[ -n $2 ]]; then name=(-H "Mcp-Name: $2"); fi
     post '{"jsonrpc":"2.0","id":1,"method":"'"$1"'","params":{'"$3"'"_meta":{
         "io.modelcontextprotocol/protocolVersion":"'$modern'",
         "io.modelcontextprotocol/clientCapabilities":{"elicitation":{"form":{}}}}}}' \
-        -H "MCP-Protocol-Version: $modern" -H "Mcp-Method: $1" "${name[@]}"
+        -H "MCP-Protocol-Version: $modern" -H "Mcp-Method: $1" "${name[@]}" "${@:4}"
 }
 
 # in_session METHOD PARAMS [CURL OPTION…]: a request of the handshake era, PARAMS being an object.
@@ -60,6 +60,9 @@ step 'read one' '"contents":[' "$(ask resources/read demo://note/1 '"uri":"demo:
 step 'get a prompt' 'Ada' "$(ask prompts/get greet '"name":"greet","arguments":{"name":"Ada"},')"
 step 'complete an argument' '"values":' "$(ask completion/complete '' \
     '"ref":{"type":"ref/prompt","name":"greet"},"argument":{"name":"name","value":"A"},')"
+# A stream has no end: it is left after a second.
+step 'listen to changes' 'notifications/subscriptions/acknowledged' "$(ask subscriptions/listen '' \
+    '"notifications":{"toolsListChanged":true,"resourceSubscriptions":["demo://note/1"]},' --no-buffer --max-time 1 2> "$head" || true)"
 step 'what is unknown is refused' '"code":-32602' "$(ask tools/call nothing '"name":"nothing","arguments":{},')"
 
 echo "== $handshake: a session"
@@ -71,6 +74,7 @@ post '{"jsonrpc":"2.0","method":"notifications/initialized"}' -H "Mcp-Session-Id
 step 'list the tools' '"name":"add"' "$(in_session tools/list '{}')"
 step 'call one' '"structuredContent":{"result":5}' "$(in_session tools/call '{"name":"add","arguments":{"a":2,"b":3}}')"
 step 'read a resource' '"contents":[' "$(in_session resources/read '{"uri":"demo://note/1"}')"
+step 'subscribe to it' '"result":{}' "$(in_session resources/subscribe '{"uri":"demo://note/1"}')"
 post '' -X DELETE -H "Mcp-Session-Id: $session" > "$head"
 step 'it is over' '404' "$(in_session ping '{}' -o "$head" -w '%{http_code}')"
 

@@ -73,8 +73,6 @@ pub struct Backend {
 const NAME: &str = "Ada";
 /// A resource that changes.
 const WATCHED: &str = "test://watched-resource";
-/// Whether the gateway relays what a backend asks and tells.
-const RELAYED: bool = false;
 
 /// Hears progress and changes, and answers what is asked.
 #[derive(Clone, Default)]
@@ -138,6 +136,10 @@ pub async fn take(
         let road = Road { client: &client, backend, token };
         let steps = road.steps().await.with_context(|| backend.prefix)?;
         let of = if backends.len() > 1 { format!(" of {}", backend.prefix) } else { String::new() };
+        if !steps.iter().any(|(name, _)| *name == "elicitation") {
+            let reason = format!("the gateway carries what {MODERN} asks, to clients of {MODERN}");
+            lines.push(format!("skip elicitation{of}: {reason}"));
+        }
         lines.extend(steps.into_iter().map(|(name, remark)| match remark {
             Some(remark) => format!("ok {name}{of} ({remark})"),
             None => format!("ok {name}{of}"),
@@ -273,12 +275,9 @@ impl Road<'_> {
         self.templates().await.context("templates")?;
         let prompts = self.prompts().await.context("prompts")?;
         self.completion().await.context("completion")?;
-        let mut relayed = Vec::new();
-        if RELAYED {
-            relayed.push(("elicitation", Some(self.elicitation().await.context("elicitation")?)));
-            relayed.push(("listen", Some(self.listen().await.context("listen")?)));
-        }
-        let mut taken = vec![
+        let elicitation = self.elicitation().await.context("elicitation")?;
+        let listening = self.listen().await.context("listen")?;
+        let steps = [
             ("text", None),
             ("structured", None),
             ("is_error", None),
@@ -291,9 +290,9 @@ impl Road<'_> {
             ("templates", None),
             ("prompts", Some(format!("{prompts} prompts"))),
             ("completion", None),
+            ("listen", Some(listening)),
         ];
-        taken.extend(relayed);
-        Ok(taken)
+        Ok(steps.into_iter().chain(elicitation.map(|remark| ("elicitation", Some(remark)))).collect())
     }
 
     fn named(&self, tool: &str) -> String {
@@ -397,10 +396,14 @@ impl Road<'_> {
         Ok(())
     }
 
-    async fn elicitation(&self) -> Result<String> {
+    /// Nothing where the gateway does not carry it.
+    async fn elicitation(&self) -> Result<Option<String>> {
+        if self.client.revision()? != MODERN || self.backend.era != "modern" {
+            return Ok(None);
+        }
         let answer = self.call("ask_name", json!({})).await?;
         ensure!(text_of(&answer) == format!("Hello, {NAME}!"), "{answer:?}");
-        Ok(self.how("by a second round", "by a request in the session"))
+        Ok(Some("by a second round".to_owned()))
     }
 
     fn how(&self, modern: &str, handshake: &str) -> String {

@@ -1,8 +1,9 @@
 // A driver for the client scenarios of @modelcontextprotocol/conformance. The
 // suite's mock server is the only backend of a tenant; what it judges is how the
 // gateway asks it. The driver is the gateway's caller and does what a scenario
-// wants done. It speaks the handshake era, where every header of 2026-07-28, every
-// state and every round towards the backend can only come from the gateway.
+// wants done. It speaks the handshake era, where every header of 2026-07-28 towards
+// the backend can only come from the gateway; and 2026-07-28 where it is asked for
+// something, as clients of that revision alone are.
 //
 //   client.mjs URL       with MCP_CONFORMANCE_SCENARIO, as the suite sets it, and
 //                        FONDACO_BIN, the gateway's program
@@ -19,11 +20,9 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
 
-const { Client } = await import('@modelcontextprotocol/sdk/client/index.js');
-const { StreamableHTTPClientTransport } = await import('@modelcontextprotocol/sdk/client/streamableHttp.js');
-const { CreateMessageRequestSchema, ElicitRequestSchema, ListRootsRequestSchema } = await import(
-  '@modelcontextprotocol/sdk/types.js'
-);
+const old = await import('@modelcontextprotocol/sdk/client/index.js');
+const oldTransport = await import('@modelcontextprotocol/sdk/client/streamableHttp.js');
+const modern = await import('@modelcontextprotocol/client');
 
 const execute = promisify(execFile);
 const { FONDACO_BIN: program, MCP_CONFORMANCE_SCENARIO: scenario, MCP_CONFORMANCE_CONTEXT: context } = process.env;
@@ -33,9 +32,6 @@ const READY_MS = 20_000;
 /** What a caller does in each scenario; the rest lists the tools and is done. */
 const SCENARIOS = {
   'tools_call': (client) => client.callTool({ name: 'add_numbers', arguments: { a: 5, b: 3 } }),
-
-  // It has no tools: a read is what reaches it with what the caller has declared.
-  'request-metadata': (client) => client.readResource({ uri: 'mock+test://anything' }).catch(() => undefined),
 
   async 'http-standard-headers'(client) {
     for (const name of ['test_headers', 'my-hyphenated-tool']) await client.callTool({ name, arguments: {} });
@@ -73,20 +69,24 @@ const SCENARIOS = {
 /** What is done before the next question is answered. */
 let asked;
 
-/** A caller that can be asked for everything, and accepts. */
-function newClient() {
-  const capabilities = { elicitation: {}, sampling: {}, roots: {} };
-  const client = new Client({ name: 'conformance-driver', version: '1.0.0' }, { capabilities });
-  client.setRequestHandler(ElicitRequestSchema, async () => {
+const ABOUT = { name: 'conformance-driver', version: '1.0.0' };
+const ASKS_BACK = 'sep-2322-client-request-state';
+
+/** Connects a caller of the handshake era, or one of 2026-07-28 that can be asked, and accepts. */
+async function connect(endpoint, headers) {
+  const url = new URL(endpoint);
+  if (scenario !== ASKS_BACK) {
+    const client = new old.Client(ABOUT);
+    await client.connect(new oldTransport.StreamableHTTPClientTransport(url, { requestInit: { headers } }));
+    return client;
+  }
+  const capabilities = { elicitation: { form: {} } };
+  const client = new modern.Client(ABOUT, { capabilities, versionNegotiation: { mode: { pin: '2026-07-28' } } });
+  client.setRequestHandler('elicitation/create', async () => {
     await asked?.();
     return { action: 'accept', content: { confirmed: true } };
   });
-  client.setRequestHandler(CreateMessageRequestSchema, () => ({
-    model: 'driver',
-    role: 'assistant',
-    content: { type: 'text', text: 'Paris' },
-  }));
-  client.setRequestHandler(ListRootsRequestSchema, () => ({ roots: [] }));
+  await client.connect(new modern.StreamableHTTPClientTransport(url, { requestInit: { headers } }));
   return client;
 }
 
@@ -102,7 +102,7 @@ async function freePort() {
 /** Starts the gateway with the mock server behind it; `endpoint` is the tenant's. */
 async function startGateway(folder) {
   const listen = `127.0.0.1:${await freePort()}`;
-  const backend = { kind: 'mcp', url: mock, prefix: '', uris: scenario === 'request-metadata' ? 'prefixed' : 'keep' };
+  const backend = { kind: 'mcp', url: mock, prefix: '' };
   const tenant = { issuers: [{ shared: `http://${listen}/dev-issuer` }], backends: { mock: backend } };
   writeFileSync(join(folder, 'tenants.yaml'), JSON.stringify({ tenants: { conformance: tenant } }));
   const words = ['dev', '--listen', listen, '--admin', '127.0.0.1:0', '--data-dir', join(folder, 'data')];
@@ -125,8 +125,7 @@ const folder = mkdtempSync(join(tmpdir(), 'fondaco-conformance-'));
 const { gateway, endpoint } = await startGateway(folder);
 try {
   const headers = { Authorization: `Bearer ${await token(folder, endpoint)}` };
-  const client = newClient();
-  await client.connect(new StreamableHTTPClientTransport(new URL(endpoint), { requestInit: { headers } }));
+  const client = await connect(endpoint, headers);
   const { tools } = await client.listTools();
   await SCENARIOS[scenario]?.(client, tools);
   await client.close();

@@ -32,7 +32,7 @@ const PAGE_SIZE: usize = 5;
 
 /// How many clients are on the road at once, and how long one may take.
 const AT_ONCE: usize = 6;
-const TRIP_TIME: Duration = Duration::from_secs(120);
+const TRIP_TIME: Duration = Duration::from_secs(240);
 
 /// What drives a client.
 #[derive(Clone, Copy)]
@@ -275,7 +275,7 @@ const SERVERS: &[(&str, &str, bool, &str, &str)] = &[
     ("rmcp", "rmcp", false, HANDSHAKE, "a tenant of its own"),
 ];
 
-/// Why steps are not taken, each reason once.
+/// Why steps were not taken, each reason once.
 #[derive(Default)]
 struct Notes(Vec<(String, Vec<String>)>);
 
@@ -305,7 +305,7 @@ impl Notes {
     }
 
     fn text(&self) -> String {
-        let mut text = String::from("\nSteps that a client cannot take:\n\n");
+        let mut text = String::from("\nSteps that were not taken:\n\n");
         for (number, (reason, steps)) in self.0.iter().enumerate() {
             _ = writeln!(text, "{}. {}: {reason}", number + 1, steps.join(", "));
         }

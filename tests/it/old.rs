@@ -1,15 +1,21 @@
 //! What the exercises of two introductions to MCP ask for, as checks of the gateway.
 
+use std::time::Duration;
+
 use serde_json::Value;
 use serde_json::json;
 
 use crate::harness::gateway::Caller;
 use crate::harness::gateway::Gateway;
 use crate::harness::gateway::acme_and_other;
+use crate::harness::gateway::meta;
+use crate::harness::gateway::text;
 use crate::harness::process::Peers;
 use crate::harness::process::Process;
 use crate::harness::session::Session;
+use crate::harness::upstream::Behaviour;
 use crate::harness::upstream::Upstream;
+use crate::harness::wire::Connection;
 
 /// Two processes of the fixture server with one store between them.
 async fn pods(store: &tempfile::TempDir) -> ([Process; 2], [String; 2]) {
@@ -107,5 +113,106 @@ async fn a_log_resource_does_not_lead_out_of_its_folder() {
         );
     }
     assert_eq!(logs.count("resources/read"), reads, "nobody was asked");
+    gw.stop().await;
+}
+
+/// The first event of this method that a listener of `caller` hears.
+async fn hears(open: &mut Connection, method: &str) -> Value {
+    loop {
+        let event = open.event().await.expect("the stream goes on");
+        let data = event.lines().find_map(|line| line.strip_prefix("data: "));
+        let message: Value = data.map_or(Value::Null, |data| serde_json::from_str(data).unwrap());
+        if message["method"] == method {
+            return message;
+        }
+    }
+}
+
+// spec: rows FR-1, old-E
+#[tokio::test]
+async fn a_tool_that_a_backend_adds_is_told_of_listed_in_order_and_called() {
+    let mut server = Process::start(&mut Peers::find().node("tests/fixtures/everything.mjs"));
+    let backend = format!(r#"all: {{kind: mcp, url: "{}", prefix: ""}}"#, server.line("listening ").await);
+    let replicas = [
+        Gateway::start(&acme_and_other(std::slice::from_ref(&backend))).await,
+        Gateway::start(&acme_and_other(std::slice::from_ref(&backend))).await,
+    ];
+    let callers = [&replicas[0], &replicas[1]].map(|gw| gw.caller("acme", "alice", ""));
+    let mut ears = Vec::new();
+    for caller in &callers {
+        assert!(!caller.tools().await.contains(&"subtract".to_owned()));
+        let absent = caller.call_tool("subtract", json!({"a": 5, "b": 3})).await;
+        assert_eq!(absent.refusal(), (200, -32602), "{}", absent.text());
+        let mut open = Connection::open(caller.addr).await;
+        let body = text("1", "subscriptions/listen", r#","notifications":{"toolsListChanged":true}"#, "");
+        open.post(&caller.path, &caller.headers("subscriptions/listen", None), &body).await;
+        assert_eq!(open.head().await.status, 200);
+        hears(&mut open, "notifications/subscriptions/acknowledged").await;
+        ears.push(open);
+    }
+    for (offered, listed) in [(true, true), (false, false)] {
+        callers[0].call_tool("offer_subtract", json!({"offered": offered})).await.result();
+        let mut lists = Vec::new();
+        for (caller, ear) in callers.iter().zip(&mut ears) {
+            let told = hears(ear, "notifications/tools/list_changed");
+            tokio::time::timeout(Duration::from_secs(5), told).await.expect("told within 5 s");
+            lists.push(caller.tools().await);
+        }
+        assert!(lists[0].is_sorted(), "{:?}", lists[0]);
+        assert_eq!(lists[0], lists[1], "the same at both replicas");
+        assert_eq!(lists[0].contains(&"subtract".to_owned()), listed);
+    }
+    drop(ears);
+    for replica in replicas {
+        replica.stop().await;
+    }
+}
+
+// spec: row FR-4
+#[tokio::test]
+async fn a_call_that_asks_goes_on_with_the_answer_and_its_exact_state() {
+    const ASKS: &str = r#"{"resultType":"input_required","inputRequests":{"q":{"method":"elicitation/create","params":{"message":"Sure?","requestedSchema":{"type":"object","properties":{"ok":{"type":"boolean"}}}}}},"requestState":"st\u0061te /+=é"}"#;
+    let upstream = Upstream::start().await;
+    let gw = Gateway::start(&acme_and_other(&[upstream.backend("up", ", prefix: \"\"")])).await;
+    let alice = gw.caller("acme", "alice", "");
+    let ask = async |id: u64, params: Value| {
+        let mut params = params;
+        params["name"] = json!("echo");
+        params["arguments"] = json!({"a": 1});
+        params["_meta"] = meta();
+        params["_meta"]["io.modelcontextprotocol/clientCapabilities"] = json!({"elicitation": {"form": {}}});
+        let body = json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params});
+        alice.post(&alice.headers("tools/call", Some("echo")), &body.to_string()).await
+    };
+    let begin = async |id: u64| {
+        upstream.behave("echo", Behaviour::Once(Box::new(Behaviour::Result(ASKS.to_owned()))));
+        let asked = ask(id, json!({})).await.result();
+        assert_eq!(asked["inputRequests"]["q"]["method"], "elicitation/create", "{asked}");
+        asked["requestState"].as_str().unwrap().to_owned()
+    };
+    let state = begin(1).await;
+    let responses = json!({"q": {"action": "accept", "content": {}}});
+    let sent =
+        || upstream.requests().iter().rfind(|r| r.header("mcp-method") == ["tools/call"]).unwrap().json();
+    let first = sent()["id"].clone();
+    // A new id, and the very same one: two requests that know nothing of each other.
+    for id in [2, 1] {
+        let done = ask(id, json!({"inputResponses": responses, "requestState": state})).await.message();
+        assert_eq!(
+            (&done["id"], &done["result"]["structuredContent"]),
+            (&json!(id), &json!({"a": 1})),
+            "{done}"
+        );
+        let received = sent();
+        assert_eq!(received["params"]["requestState"], "state /+=é");
+        assert_eq!(received["params"]["inputResponses"], responses);
+        assert_ne!(received["id"], first);
+    }
+    let calls = upstream.count("tools/call");
+    for wrong in [format!("{state}-TAMPERED"), state[1..].to_owned(), "forged".to_owned()] {
+        let refused = ask(3, json!({"inputResponses": responses, "requestState": wrong})).await;
+        assert_eq!(refused.refusal(), (200, -32602), "{}", refused.text());
+    }
+    assert_eq!(upstream.count("tools/call"), calls, "nobody was asked");
     gw.stop().await;
 }

@@ -1,16 +1,20 @@
 //! One tenant over three servers that have nothing in common but their names: on the TypeScript, the
 //! Python and the Rust SDK, of both eras, with the same tools, prompts and resources.
 
+use std::time::Duration;
+
 use serde_json::Value;
 use serde_json::json;
 
 use crate::harness::gateway::Caller;
 use crate::harness::gateway::Gateway;
 use crate::harness::gateway::acme_and_other;
+use crate::harness::gateway::text;
 use crate::harness::process::Peers;
 use crate::harness::process::Process;
 use crate::harness::session::Session;
 use crate::harness::wire::Answer;
+use crate::harness::wire::Connection;
 use crate::rmcp_server;
 use crate::rmcp_server::Running;
 
@@ -146,5 +150,117 @@ async fn without_prefixes_the_first_owns_a_name_and_nothing_shadows_it() {
         let read = front.ask("resources/read", json!({"uri": "test://static-text"})).await.result();
         assert_eq!(read["contents"][0]["uri"], "test://static-text");
     }
+    gw.stop().await;
+}
+
+/// How long after a change nothing more may come of it.
+const AFTERMATH: Duration = Duration::from_secs(2);
+
+/// What somebody hears of changes, in either era.
+struct Ear {
+    open: Connection,
+    heard: Vec<Value>,
+}
+
+impl Ear {
+    /// A listener to the tools and these resources, from now on.
+    async fn of(front: &Front, uris: &[String]) -> Self {
+        match front {
+            Front::Modern(caller) => {
+                let filter = json!({"toolsListChanged": true, "resourceSubscriptions": uris});
+                let mut open = Connection::open(caller.addr).await;
+                let body = text("1", "subscriptions/listen", &format!(r#","notifications":{filter}"#), "");
+                open.post(&caller.path, &caller.headers("subscriptions/listen", None), &body).await;
+                assert_eq!(open.head().await.status, 200);
+                let mut ear = Self { open, heard: Vec::new() };
+                let first = ear.next().await;
+                assert_eq!(first["params"]["notifications"]["resourceSubscriptions"], json!(uris), "{first}");
+                ear
+            }
+            Front::Session(session) => {
+                let mut open = session.listen().await;
+                assert_eq!(open.head().await.status, 200);
+                for uri in uris {
+                    session.rpc("resources/subscribe", json!({"uri": uri})).await.result();
+                }
+                Self { open, heard: Vec::new() }
+            }
+        }
+    }
+
+    /// The next message.
+    async fn next(&mut self) -> Value {
+        loop {
+            let event = self.open.event().await.expect("the stream goes on");
+            if let Some(data) = event.lines().find_map(|line| line.strip_prefix("data: ")) {
+                return serde_json::from_str(data).unwrap();
+            }
+        }
+    }
+
+    /// Listens until something like this comes.
+    async fn hears(&mut self, method: &str, uri: Option<&str>) {
+        loop {
+            let message = self.next().await;
+            let found = message["method"] == method && uri.is_none_or(|uri| message["params"]["uri"] == uri);
+            self.heard.push(message);
+            if found {
+                return;
+            }
+        }
+    }
+
+    /// How often this method was heard since the last time, once nothing more comes.
+    async fn count(&mut self, method: &str) -> usize {
+        while let Ok(message) = tokio::time::timeout(AFTERMATH, self.next()).await {
+            self.heard.push(message);
+        }
+        self.heard.drain(..).filter(|message| message["method"] == method).count()
+    }
+}
+
+const TOOLS_CHANGED: &str = "notifications/tools/list_changed";
+const UPDATED: &str = "notifications/resources/updated";
+
+// spec: rows RU-3, old-H
+#[tokio::test]
+async fn each_servers_changes_are_told_at_least_once_and_at_most_twice() {
+    let three = Three::start().await;
+    let gw = Gateway::start(&three.tenants("")).await;
+    let uris = SERVERS.map(|(name, _)| format!("{name}+test://watched-resource"));
+    let fronts = Front::both(&gw).await;
+    let [mut modern, mut session] = [Ear::of(&fronts[0], &uris).await, Ear::of(&fronts[1], &uris).await];
+    for ((name, _), uri) in SERVERS.iter().zip(&uris) {
+        let trigger = async |kind: &str| {
+            let tool = format!("{name}_test_trigger_{kind}_change");
+            fronts[0].ask("tools/call", json!({"name": tool, "arguments": {}})).await.result();
+        };
+        for ear in [&mut modern, &mut session] {
+            ear.count("").await;
+        }
+        trigger("tool").await;
+        for ear in [&mut modern, &mut session] {
+            ear.hears(TOOLS_CHANGED, None).await;
+            let count = ear.count(TOOLS_CHANGED).await;
+            assert!((1..=2).contains(&count), "{name}: {count} times");
+        }
+        trigger("resource").await;
+        for ear in [&mut modern, &mut session] {
+            ear.hears(UPDATED, Some(uri)).await;
+            assert_eq!(ear.count(TOOLS_CHANGED).await, 0, "{name}");
+        }
+    }
+    // Who has unsubscribed is told no more.
+    let [Front::Modern(_), Front::Session(subscriber)] = &fronts else { unreachable!() };
+    for uri in &uris {
+        subscriber.rpc("resources/unsubscribe", json!({"uri": uri})).await.result();
+    }
+    for (name, _) in SERVERS {
+        let tool = format!("{name}_test_trigger_resource_change");
+        fronts[0].ask("tools/call", json!({"name": tool, "arguments": {}})).await.result();
+    }
+    assert_eq!(session.count(UPDATED).await, 0);
+    assert!(modern.count(UPDATED).await >= 3, "the other still is");
+    drop((modern, session));
     gw.stop().await;
 }
