@@ -185,7 +185,6 @@ fn owners(owners: &Owners) -> Json {
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
-    use std::time::Duration;
 
     use bytes::Bytes;
 
@@ -206,7 +205,6 @@ mod tests {
     use crate::model::tenant::Credential;
     use crate::model::tenant::CredentialPlace;
     use crate::model::tenant::SecretCell;
-    use crate::model::tenant::Uris;
     use crate::model::tenant::Validate;
     use crate::protocol::json::Json;
     use crate::protocol::methods::List;

@@ -26,7 +26,7 @@ use crate::pipeline::Routed;
 use crate::pipeline::perform;
 use crate::pipeline::route;
 use crate::pipeline::session::Context;
-use crate::pipeline::session::is_admitted;
+use crate::pipeline::standing::is_served;
 use crate::protocol::call::Call;
 use crate::protocol::call::INPUT_RESPONSES;
 use crate::protocol::call::Outcome;
@@ -181,7 +181,7 @@ impl Asking {
     async fn retry(&mut self, round: Round) -> Result<Reply<Refusal>, Refusal> {
         let Context { app, party, session, .. } = &self.context;
         let ends_at = party.caller.good_until().min(session.expires_at);
-        if ends_at <= app.clock.now() || !is_admitted(app, party) {
+        if ends_at <= app.clock.now() || !is_served(app, party) {
             return Err(LegacyError::NoSuchSession.into());
         }
         let Exchange { caller, endpoint, tenant, call, deadline } = &self.exchange;
