@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The whole of MCP through Fondaco, with curl alone, in both eras: discover, list,
-# call, read, listen; then a session of the handshake era that does the same and ends.
+# call, read, listen, confirm; then a session of the handshake era that does the same and ends.
 #
 #   cargo run --release -- dev --env-file .env.dev     # in another terminal
 #   . ./.env.dev && examples/e2e.sh
@@ -63,6 +63,12 @@ step 'complete an argument' '"values":' "$(ask completion/complete '' \
 # A stream has no end: it is left after a second.
 step 'listen to changes' 'notifications/subscriptions/acknowledged' "$(ask subscriptions/listen '' \
     '"notifications":{"toolsListChanged":true,"resourceSubscriptions":["demo://note/1"]},' --no-buffer --max-time 1 2> "$head" || true)"
+asked=$(ask tools/call confirm '"name":"confirm","arguments":{"action":"ship it"},')
+step 'call what asks back' '"resultType":"input_required"' "$asked"
+state=$(sed -n 's/.*"requestState":"\([^"]*\)".*/\1/p' <<< "$asked")
+step 'answer, with the state that came with the question' 'ship it' "$(ask tools/call confirm \
+    '"name":"confirm","arguments":{"action":"ship it"},"requestState":"'"$state"'",
+     "inputResponses":{"confirm":{"action":"accept","content":{"confirm":true}}},')"
 step 'what is unknown is refused' '"code":-32602' "$(ask tools/call nothing '"name":"nothing","arguments":{},')"
 
 echo "== $handshake: a session"
