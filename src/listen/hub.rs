@@ -18,6 +18,7 @@ use crate::catalog::entry::Home;
 use crate::catalog::herald::Changed;
 use crate::catalog::herald::Herald;
 use crate::listen::ListenError;
+use crate::listen::above::upward;
 use crate::listen::listener::Listener;
 use crate::listen::places::Place;
 use crate::listen::places::Places;
@@ -36,9 +37,6 @@ use crate::telemetry::metrics::Metrics;
 
 /// How many topics are moved before others have their turn.
 const TURN: usize = 256;
-
-/// Most levels above a resource whose listeners hear of it.
-const LEVELS: usize = 64;
 
 /// Everybody who listens in this process.
 pub struct Hub {
@@ -394,16 +392,4 @@ impl Drop for Member {
             state.tenants.remove(&self.tenant);
         }
     }
-}
-
-/// A URI and what it lies below, the nearest first; of one that is too long to be anybody's, only that.
-fn upward(uri: &str, most: usize) -> impl Iterator<Item = &str> {
-    let own = (uri.len() <= most).then_some(uri);
-    let mut end = uri.len().min(most);
-    while !uri.is_char_boundary(end) {
-        end -= 1;
-    }
-    let cuts = uri[..end].rmatch_indices(['/', '#', '?']).take(LEVELS);
-    let above = cuts.flat_map(move |(at, cut)| [(cut == "/").then_some(&uri[..=at]), Some(&uri[..at])]);
-    own.into_iter().chain(above.flatten().filter(move |above| *above != uri))
 }

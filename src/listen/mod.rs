@@ -5,6 +5,7 @@
 //! who reads slowly costs what who is idle costs. [`upstream`] keeps the subscriptions with backends that
 //! listeners' resources need, one for all who want the same.
 
+mod above;
 pub mod hub;
 mod listener;
 mod notice;

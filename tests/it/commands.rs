@@ -108,12 +108,12 @@ async fn dev_is_reached_where_it_listens() {
     let endpoint = field(&said, "endpoint:");
     assert!(endpoint.starts_with("http://[::1]:"), "{endpoint}");
     let alice = caller(endpoint, field(&said, "token:"));
-    assert_eq!(alice.tools().await.len(), 7);
+    assert_eq!(alice.tools().await.len(), 8);
     // What `token` mints for the printed endpoint is of the same issuer.
     let (code, token, _) = run(dir.path(), &["token", "--aud", endpoint], &[]).await;
     assert_eq!(code, Some(0));
     let minted = Caller { token: token.trim().to_owned(), ..alice };
-    assert_eq!(minted.tools().await.len(), 7);
+    assert_eq!(minted.tools().await.len(), 8);
     dev.signal("INT");
     assert!(dev.end().await.success());
 }
@@ -177,7 +177,7 @@ async fn dev_keeps_its_keys_between_runs() {
     let alice = caller(endpoint, token);
     let mut second = dev(dir.path(), &["--listen", &alice.addr.to_string()]);
     second.until(LAST).await;
-    assert_eq!(alice.tools().await.len(), 7, "by the first run's token");
+    assert_eq!(alice.tools().await.len(), 8, "by the first run's token");
     second.signal("INT");
     second.end().await;
 }
@@ -196,7 +196,7 @@ async fn sigterm_drains() {
     dev.signal("TERM");
     eventually("it drains", async || log().contains("draining")).await;
     // A load balancer may not have heard of it yet.
-    assert_eq!(alice.tools().await.len(), 7);
+    assert_eq!(alice.tools().await.len(), 8);
     assert_eq!(call.await.unwrap().result()["structuredContent"]["steps"], 2);
     assert!(dev.end().await.success());
     assert!(log().contains("stopped"), "{}", log());
@@ -228,7 +228,7 @@ async fn dev_serves_tenants_beside_the_demo() {
     let mut dev = dev(dir.path(), &["--listen", &listen, "--tenants", "tenants.yaml"]);
     let said = dev.until(LAST).await;
     let alice = caller(field(&said, "endpoint:"), field(&said, "token:"));
-    assert_eq!(alice.tools().await.len(), 7);
+    assert_eq!(alice.tools().await.len(), 8);
     let url = format!("http://{listen}");
     let minted = ["token", "--tenant", "acme", "--public-url", &url, "--scope", ""];
     let (code, token, _) = run(dir.path(), &minted, &[]).await;

@@ -31,7 +31,7 @@ const HANDSHAKE: &str = "2025-11-25";
 const PAGE_SIZE: usize = 5;
 
 /// How many clients are on the road at once, and how long one may take.
-const AT_ONCE: usize = 6;
+const AT_ONCE: usize = 4;
 const TRIP_TIME: Duration = Duration::from_secs(240);
 
 /// What drives a client.

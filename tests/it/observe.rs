@@ -56,7 +56,7 @@ async fn health_says_live_and_ready_until_the_drain() {
     eventually("it is not ready", async || ask("/readyz").await.status == 503).await;
     assert_eq!(ask("/readyz").await.text(), "unready\n");
     assert_eq!(ask("/livez").await.status, 200, "draining is no reason to be killed");
-    assert_eq!(alice.tools().await.len(), 7, "who comes all the same is served");
+    assert_eq!(alice.tools().await.len(), 8, "who comes all the same is served");
     stopping.await.unwrap();
 }
 

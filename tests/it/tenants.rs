@@ -336,7 +336,7 @@ async fn scopes_are_offered_implied_and_guard_lists_and_calls_alike() {
     assert!(answer.status == 403 && said.contains(r#"scope="demo.math demo.use""#), "{said}");
     for scopes in ["demo.use", "demo.admin", "root", "x root"] {
         let bob = gw.caller_at("/t/beta/mcp", "beta", "bob", scopes);
-        assert_eq!(bob.tools().await.len(), 7, "{scopes}");
+        assert_eq!(bob.tools().await.len(), 8, "{scopes}");
         let sum = bob.call_tool("demo_add", json!({"a": 2, "b": 3})).await.result();
         assert_eq!(sum["structuredContent"]["result"], 5);
     }

@@ -24,6 +24,13 @@ pub struct Asks {
 
 impl Asks {
     pub(super) fn register(&self, registry: &mut Registry) {
+        // Told from the start, not from the first time on.
+        ["sampling", "roots", "include_context"]
+            .into_iter()
+            .for_each(|feature| drop(self.deprecated.get_or_create(&ByFeature { feature })));
+        ["forms", "urls", "sampling", "roots", "secret", "url", "capability", "rounds"]
+            .into_iter()
+            .for_each(|reason| drop(self.refused.get_or_create(&ByReason { reason })));
         let help = "Uses of features that the protocol has deprecated";
         registry.register("deprecated_uses", help, self.deprecated.clone());
         let help = "What backends asked of clients and may not, by what refused it";

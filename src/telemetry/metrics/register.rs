@@ -2,6 +2,7 @@
 
 use prometheus_client::registry::Unit;
 
+use crate::telemetry::metrics::ByKind;
 use crate::telemetry::metrics::Metrics;
 
 impl Metrics {
@@ -35,6 +36,10 @@ impl Metrics {
         registry.register("session_streams_open", "GET streams of sessions open", open);
         let open = self.listens_open.clone();
         registry.register("listens_open", "Answers to `subscriptions/listen` open", open);
+        // Told from the start, not from the first one on.
+        ["tools", "prompts", "resources", "updated", "task"]
+            .into_iter()
+            .for_each(|kind| drop(self.notifications_sent.get_or_create(&ByKind { kind })));
         let sent = self.notifications_sent.clone();
         registry.register("notifications_sent", "Notifications of changes sent to listeners", sent);
     }
