@@ -3,7 +3,7 @@
 # call, read, listen, confirm; then a session of the handshake era that does the same and ends.
 #
 #   cargo run --release -- dev --env-file .env.dev     # in another terminal
-#   . ./.env.dev && examples/e2e.sh
+#   set -a && . ./.env.dev && examples/e2e.sh
 #
 # FONDACO_URL and FONDACO_TOKEN are what `dev` writes. Every step says what it does
 # and shows the answer; the first that is not as it should be ends the script.

@@ -12,7 +12,7 @@ use crate::harness::process::Peers;
 const SCENARIOS: [(&str, usize); 8] = [
     ("tools_call", 2),
     ("request-metadata", 5),
-    ("http-standard-headers", 10),
+    ("http-standard-headers", 11),
     ("http-custom-headers", 18),
     ("http-invalid-tool-headers", 12),
     ("sep-2322-client-request-state", 5),
