@@ -137,7 +137,7 @@ pub async fn take(
         let steps = road.steps().await.with_context(|| backend.prefix)?;
         let of = if backends.len() > 1 { format!(" of {}", backend.prefix) } else { String::new() };
         if !steps.iter().any(|(name, _)| *name == "elicitation") {
-            let reason = format!("the gateway carries what {MODERN} asks, to clients of {MODERN}");
+            let reason = "a server of the handshake era that asks is told that its client cannot";
             lines.push(format!("skip elicitation{of}: {reason}"));
         }
         lines.extend(steps.into_iter().map(|(name, remark)| match remark {
@@ -398,12 +398,12 @@ impl Road<'_> {
 
     /// Nothing where the gateway does not carry it.
     async fn elicitation(&self) -> Result<Option<String>> {
-        if self.client.revision()? != MODERN || self.backend.era != "modern" {
+        if self.backend.era != "modern" {
             return Ok(None);
         }
         let answer = self.call("ask_name", json!({})).await?;
         ensure!(text_of(&answer) == format!("Hello, {NAME}!"), "{answer:?}");
-        Ok(Some("by a second round".to_owned()))
+        Ok(Some(self.how("by a second round", "by a request in the session")))
     }
 
     fn how(&self, modern: &str, handshake: &str) -> String {
