@@ -78,6 +78,10 @@ impl Upkeep {
                 0 => stale = None,
                 _ => drop(stale.get_or_insert_with(|| Open::new(&inner.metrics.catalogs_stale))),
             }
+            if (said & served).resources {
+                let (tenant, backend) = self.names();
+                inner.cache.purge(tenant, backend, None);
+            }
             source.notices().unserved(said & !served);
             source.attempted();
             self.tell(said & served).await;

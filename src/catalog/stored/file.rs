@@ -132,6 +132,12 @@ fn backend(config: &Backend, listing: &Listing) -> Json {
     if let Some(instructions) = &listing.instructions {
         one = one.put_str("instructions", instructions);
     }
+    if let Some(tasks) = listing.tasks {
+        one = one.put_bool("tasks", tasks);
+    }
+    let extensions = listing.extensions.iter();
+    let extensions = extensions.fold(Object::new(), |all, (name, value)| all.put(name, value));
+    one = one.put("extensions", &extensions.finish());
     for list in List::ALL {
         match listing.of(list) {
             Listed::Unknown => {}
@@ -148,7 +154,14 @@ fn backend(config: &Backend, listing: &Listing) -> Json {
 }
 
 fn listing(one: &Json) -> Listing {
-    let mut listing = Listing { instructions: string(one, "instructions"), ..Listing::default() };
+    let offered = one.member("extensions");
+    let offered = offered.iter().flat_map(Json::members);
+    let mut listing = Listing {
+        instructions: string(one, "instructions"),
+        tasks: one.member("tasks").and_then(|tasks| tasks.boolean()),
+        extensions: offered.map(|(name, value)| (Arc::from(&*name), value.alone())).collect(),
+        ..Listing::default()
+    };
     for list in List::ALL {
         let Some(known) = one.member(list.member()) else { continue };
         *listing.of_mut(list) = match known.member("entries") {
@@ -227,6 +240,8 @@ mod tests {
             prompts: Listed::Absent,
             resources: Listed::Known { entries: entries(&["{}"]), truncated: Some("it is long") },
             instructions: Some("Be \"kind\".".to_owned()),
+            tasks: Some(true),
+            extensions: vec![("com.example/search".into(), entries(&[r#"{"x":1e400}"#]).remove(0))],
             ..Listing::default()
         }
     }
@@ -252,6 +267,7 @@ mod tests {
             assert_eq!((&after.tools, &after.prompts), (&before.tools, &Listed::Absent));
             assert_eq!((&after.templates, &after.instructions), (&Listed::Unknown, &before.instructions));
             assert_eq!(after.resources.entries(), before.resources.entries());
+            assert_eq!((&after.tasks, &after.extensions), (&before.tasks, &before.extensions));
             assert_eq!(after.resources.truncated(), Some(TRUNCATED));
         }
         // Where there is no room for all, the first ones are in it, and whoever owns what.
