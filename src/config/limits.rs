@@ -73,6 +73,7 @@ limits! {
     subscription_bytes: size 256, MIB;
     subscription_time: duration 1, 60 * SECOND;
     notification_pause: duration 1, 60 * SECOND;
+    notification_rate: count 1, 100_000;
     watch_linger: duration 1, HOUR;
     batch_messages: count 1, 10_000;
     batch_calls: count 1, 1_000;

@@ -1,7 +1,7 @@
 //! What a resource lies below.
 
 /// Most levels above a resource whose listeners hear of it.
-const LEVELS: usize = 64;
+const LEVELS: usize = 8;
 
 /// A URI and what it lies below, the nearest first; of one that is too long to be anybody's, only that.
 pub(super) fn upward(uri: &str, most: usize) -> impl Iterator<Item = &str> {

@@ -6,8 +6,11 @@ use std::sync::Arc;
 use std::sync::Mutex;
 use std::sync::MutexGuard;
 use std::sync::PoisonError;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering;
 
 use tokio::sync::Notify;
+use tokio::task::coop::consume_budget;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -19,11 +22,11 @@ use crate::catalog::herald::Changed;
 use crate::catalog::herald::Herald;
 use crate::listen::ListenError;
 use crate::listen::above::upward;
+use crate::listen::crowd::Concerned;
+use crate::listen::crowd::Crowd;
 use crate::listen::listener::Listener;
 use crate::listen::places::Place;
 use crate::listen::places::Places;
-use crate::listen::task;
-use crate::listen::upstream::Lines;
 use crate::listen::upstream::strand;
 use crate::listen::upstream::strand::Heard;
 use crate::listen::upstream::strand::Strand;
@@ -48,46 +51,19 @@ pub struct Hub {
     stop: CancellationToken,
     streams: Places,
     sessions: Places,
-    /// Behind one lock, which is held for as long as it takes to set bits.
-    state: Mutex<State>,
-    stale: Notify,
-}
-
-#[derive(Default)]
-struct State {
-    serial: u64,
-    tenants: HashMap<TenantName, Crowd>,
+    serial: AtomicU64,
+    /// Each behind a lock of its own, which is held for as long as it takes to look something up.
+    crowds: Mutex<HashMap<TenantName, Arc<Mutex<Crowd>>>>,
     /// Tenants whose resources may have other homes now.
-    stale: HashSet<TenantName>,
-}
-
-/// Those of one tenant. Forgotten when nobody is left.
-#[derive(Default)]
-struct Crowd {
-    listeners: HashMap<u64, Arc<Listener>>,
-    /// By public URI.
-    topics: HashMap<Arc<str>, Topic>,
-    lines: Lines,
-}
-
-/// A resource that somebody subscribes to.
-#[derive(Default)]
-struct Topic {
-    listeners: HashSet<u64>,
-    /// Where its changes come from, if its backend has room for it.
-    source: Option<Source>,
-}
-
-struct Source {
-    home: Arc<Home>,
-    own: Arc<str>,
-    strand: Arc<Strand>,
+    stale: Mutex<HashSet<TenantName>>,
+    has_stale: Notify,
 }
 
 /// A place among the listeners, until it is dropped.
 pub struct Member {
     hub: Arc<Hub>,
     tenant: TenantName,
+    crowd: Arc<Mutex<Crowd>>,
     id: u64,
     listener: Arc<Listener>,
 }
@@ -101,8 +77,19 @@ impl Hub {
         cache: Arc<Cache>,
     ) -> Arc<Self> {
         let (streams, sessions) = (Places::new(&limits), Places::new(&limits));
-        let (stop, state, stale) = (CancellationToken::new(), Mutex::default(), Notify::new());
-        Arc::new(Self { limits, metrics, cache, tasks, stop, streams, sessions, state, stale })
+        Arc::new(Self {
+            limits,
+            metrics,
+            cache,
+            tasks,
+            stop: CancellationToken::new(),
+            streams,
+            sessions,
+            serial: AtomicU64::new(0),
+            crowds: Mutex::default(),
+            stale: Mutex::default(),
+            has_stale: Notify::new(),
+        })
     }
 
     /// A place for one more stream of `caller`.
@@ -118,33 +105,45 @@ impl Hub {
     /// One more listener, who misses nothing of `kinds` from now on.
     pub fn join(self: &Arc<Self>, tenant: &TenantName, kinds: Kinds) -> Member {
         let listener = Arc::new(Listener::new(kinds));
-        let mut state = self.state();
-        state.serial += 1;
-        let id = state.serial;
-        state.tenants.entry(tenant.clone()).or_default().listeners.insert(id, listener.clone());
-        Member { hub: self.clone(), tenant: tenant.clone(), id, listener }
+        let id = self.serial.fetch_add(1, Ordering::Relaxed);
+        loop {
+            let new = || Arc::new(Mutex::new(Crowd::new(tenant.clone())));
+            let crowd = lock(&self.crowds).entry(tenant.clone()).or_insert_with(new).clone();
+            if lock(&crowd).join(id, &listener) {
+                return Member { hub: self.clone(), tenant: tenant.clone(), crowd, id, listener };
+            }
+            self.tidy(tenant, &crowd);
+        }
     }
 
     /// The contents of a resource of this backend have changed. Who subscribes to it hears of it, and who
-    /// subscribes to what it lies below.
+    /// subscribes to what it lies below. Others have their turn between many listeners.
     ///
     /// spec: server/resources, schema ResourceUpdatedNotificationParams
-    pub fn resource_changed(&self, tenant: &TenantName, backend: &BackendName, own: &str) {
+    ///
+    /// # Cancel safety
+    /// Dropping the future leaves those untold whose turn had not come.
+    pub async fn resource_changed(&self, tenant: &TenantName, backend: &BackendName, own: &str) {
         self.cache.purge(tenant, backend, Some(own));
-        let state = self.state();
-        let Some(crowd) = state.tenants.get(tenant) else { return };
+        let Some(crowd) = self.crowd(tenant) else { return };
         for own in upward(own, self.limits.uri_bytes) {
-            crowd.lines.topics(backend, own).for_each(|topic| crowd.mark(topic));
+            let concerned = lock(&crowd).concerned(backend, own);
+            for one in concerned {
+                mark(one).await;
+            }
         }
     }
 
     /// The same of one resource of one home, and of nothing above it.
-    pub(super) fn missed(&self, tenant: &TenantName, home: &Arc<Home>, own: &str) {
+    ///
+    /// # Cancel safety
+    /// Dropping the future leaves those untold whose turn had not come.
+    pub(super) async fn missed(&self, tenant: &TenantName, home: &Arc<Home>, own: &str) {
         self.cache.purge(tenant, &home.config.name, Some(own));
-        let state = self.state();
-        let Some(crowd) = state.tenants.get(tenant) else { return };
-        if let Some(topic) = crowd.lines.topic(home, own) {
-            crowd.mark(topic);
+        let Some(crowd) = self.crowd(tenant) else { return };
+        let concerned = lock(&crowd).concerned_at(home, own);
+        if let Some(one) = concerned {
+            mark(one).await;
         }
     }
 
@@ -154,8 +153,8 @@ impl Hub {
     /// Dropping the future loses nothing.
     pub async fn stale(&self) -> HashSet<TenantName> {
         loop {
-            let told = self.stale.notified();
-            let stale = std::mem::take(&mut self.state().stale);
+            let told = self.has_stale.notified();
+            let stale = std::mem::take(&mut *lock(&self.stale));
             if !stale.is_empty() {
                 return stale;
             }
@@ -165,11 +164,19 @@ impl Hub {
 
     /// Every tenant may have another configuration now.
     pub fn reconsider(&self) {
-        let mut state = self.state();
-        let listened = state.tenants.iter().filter(|(_, crowd)| !crowd.topics.is_empty());
-        let listened: Vec<_> = listened.map(|(tenant, _)| tenant.clone()).collect();
-        state.stale.extend(listened);
-        self.stale.notify_one();
+        let crowds: Vec<_> =
+            lock(&self.crowds).iter().map(|(tenant, crowd)| (tenant.clone(), crowd.clone())).collect();
+        for (tenant, crowd) in crowds {
+            if lock(&crowd).has_topics() {
+                self.outdate(&tenant);
+            }
+        }
+    }
+
+    /// What is subscribed to in this tenant may be found elsewhere now.
+    fn outdate(&self, tenant: &TenantName) {
+        lock(&self.stale).insert(tenant.clone());
+        self.has_stale.notify_one();
     }
 
     /// Moves what is subscribed to in `tenant` to where `resolve` finds it now.
@@ -181,19 +188,21 @@ impl Hub {
         tenant: &TenantName,
         resolve: impl Fn(&str) -> Option<Arc<Entry>> + Send,
     ) {
-        let uris: Vec<Arc<str>> = {
-            let state = self.state();
-            let topics = state.tenants.get(tenant).into_iter().flat_map(|crowd| crowd.topics.keys());
-            topics.cloned().collect()
-        };
+        let Some(crowd) = self.crowd(tenant) else { return };
+        let uris = lock(&crowd).topics();
+        let mut has_room = false;
         for some in uris.chunks(TURN) {
             let found: Vec<_> = some.iter().map(|uri| (uri, resolve(uri))).collect();
-            if let Some(crowd) = self.state().tenants.get_mut(tenant) {
+            {
+                let mut crowd = lock(&crowd);
                 for (uri, entry) in found {
-                    crowd.move_topic(self, tenant, uri, entry.as_deref());
+                    has_room |= crowd.move_topic(self, uri, entry.as_deref());
                 }
             }
             tokio::task::yield_now().await;
+        }
+        if has_room {
+            self.outdate(tenant);
         }
     }
 
@@ -210,19 +219,31 @@ impl Hub {
 
     /// Forgets a strand that nobody wants any more. `false` if somebody does.
     pub(super) fn dismiss(&self, strand: &Arc<Strand>) -> bool {
-        let mut state = self.state();
-        let Some(crowd) = state.tenants.get_mut(strand.tenant()) else { return true };
-        let gone = crowd.lines.dismiss(strand);
-        if crowd.is_empty() {
-            state.tenants.remove(strand.tenant());
-        }
+        let Some(crowd) = self.crowd(strand.tenant()) else { return true };
+        let gone = lock(&crowd).dismiss(strand);
+        self.tidy(strand.tenant(), &crowd);
         gone
+    }
+
+    /// Those who listen in this tenant.
+    pub(super) fn crowd(&self, tenant: &TenantName) -> Option<Arc<Mutex<Crowd>>> {
+        lock(&self.crowds).get(tenant).cloned()
+    }
+
+    /// Forgets a crowd of which nobody is left.
+    fn tidy(&self, tenant: &TenantName, crowd: &Arc<Mutex<Crowd>>) {
+        if lock(crowd).end() {
+            let mut crowds = lock(&self.crowds);
+            if crowds.get(tenant).is_some_and(|known| Arc::ptr_eq(known, crowd)) {
+                crowds.remove(tenant);
+            }
+        }
     }
 
     /// How many tenants are known.
     #[cfg(test)]
     pub(super) fn tenants(&self) -> usize {
-        self.state().tenants.len()
+        lock(&self.crowds).len()
     }
 
     /// How many subscriptions are followed.
@@ -230,10 +251,18 @@ impl Hub {
     pub(super) fn tasks(&self) -> usize {
         self.tasks.len()
     }
+}
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+/// Marks a resource for those who subscribe to it.
+async fn mark((topic, listeners): Concerned) {
+    for listener in listeners {
+        listener.mark_resource(&topic);
+        consume_budget().await;
     }
+}
+
+pub(super) fn lock<T>(some: &Mutex<T>) -> MutexGuard<'_, T> {
+    some.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Herald for Hub {
@@ -241,97 +270,36 @@ impl Herald for Hub {
         let flags =
             [(Kind::Tools, what.tools), (Kind::Prompts, what.prompts), (Kind::Resources, what.resources)];
         let kinds: Kinds = flags.into_iter().filter(|(_, is)| *is).map(|(kind, _)| kind).collect();
-        let mut state = self.state();
-        let Some(crowd) = state.tenants.get(tenant) else { return };
-        crowd.listeners.values().for_each(|listener| listener.mark(kinds));
-        if what.resources && !crowd.topics.is_empty() {
-            state.stale.insert(tenant.clone());
-            self.stale.notify_one();
-        }
-    }
-}
-
-impl Crowd {
-    fn mark(&self, uri: &str) {
-        let topic = self.topics.get(uri);
-        let listeners = topic.into_iter().flat_map(|topic| &topic.listeners);
-        listeners.filter_map(|id| self.listeners.get(id)).for_each(|listener| listener.mark_resource(uri));
-    }
-
-    /// One listener less for a resource, and the resource with the last one.
-    fn forget(&mut self, id: u64, uri: &str) {
-        let Some(topic) = self.topics.get_mut(uri) else { return };
-        topic.listeners.remove(&id);
-        if topic.listeners.is_empty() {
-            let source = self.topics.remove(uri).and_then(|topic| topic.source);
-            source.into_iter().for_each(|source| self.lines.remove(&source.home, &source.own));
-        }
-    }
-
-    /// A resource is where `entry` says, and what it said before is not known: it counts as changed once
-    /// it is subscribed to there.
-    fn move_topic(&mut self, hub: &Arc<Hub>, tenant: &TenantName, uri: &Arc<str>, entry: Option<&Entry>) {
-        let Some(topic) = self.topics.get_mut(uri) else { return };
-        let stays = match (&topic.source, entry) {
-            (Some(source), Some(entry)) => Arc::ptr_eq(&source.home, &entry.home) && source.own == entry.own,
-            (None, None) => true,
-            (None, Some(_)) | (Some(_), None) => false,
+        let Some(crowd) = self.crowd(tenant) else { return };
+        let (everybody, is_stale) = {
+            let crowd = lock(&crowd);
+            (crowd.everybody(), crowd.is_deaf() || (what.resources && crowd.has_topics()))
         };
-        if stays {
-            return;
+        everybody.iter().for_each(|listener| listener.mark(kinds));
+        if is_stale {
+            self.outdate(tenant);
         }
-        if let Some(source) = topic.source.take() {
-            self.lines.remove(&source.home, &source.own);
-        }
-        topic.source = entry.and_then(|entry| self.lines.link(hub, tenant, uri, entry, true));
-    }
-
-    fn is_empty(&self) -> bool {
-        self.listeners.is_empty() && self.topics.is_empty() && self.lines.is_empty()
-    }
-}
-
-impl Lines {
-    fn link(
-        &mut self,
-        hub: &Arc<Hub>,
-        tenant: &TenantName,
-        uri: &Arc<str>,
-        entry: &Entry,
-        late: bool,
-    ) -> Option<Source> {
-        let strand = self.add(hub, tenant, uri, entry, late)?;
-        Some(Source { home: entry.home.clone(), own: entry.own.clone(), strand })
     }
 }
 
 impl Member {
     /// It subscribes to this resource, which is `entry`, from now on.
     pub fn want(&self, uri: &Arc<str>, entry: &Entry) -> Result<(), ListenError> {
-        let mut state = self.hub.state();
-        if !self.listener.want(uri, &self.hub.limits)? {
-            return Ok(());
-        }
-        let Some(crowd) = state.tenants.get_mut(&self.tenant) else { return Ok(()) };
-        let topic = crowd.topics.entry(uri.clone()).or_default();
-        topic.listeners.insert(self.id);
-        // What a task is at by now is news for who comes to listen to it.
-        let is_task = task::read(uri).is_some();
-        if topic.source.is_none() {
-            topic.source = crowd.lines.link(&self.hub, &self.tenant, uri, entry, is_task);
-        } else if is_task {
-            self.listener.mark_resource(uri);
+        let mut crowd = lock(&self.crowd);
+        if self.listener.want(uri, &self.hub.limits)? {
+            crowd.want(&self.hub, (self.id, &self.listener), uri, entry);
         }
         Ok(())
     }
 
     /// It does not subscribe to this resource any more.
     pub fn forget(&self, uri: &str) {
-        let mut state = self.hub.state();
-        if self.listener.forget(uri)
-            && let Some(crowd) = state.tenants.get_mut(&self.tenant)
-        {
-            crowd.forget(self.id, uri);
+        let has_room = {
+            let mut crowd = lock(&self.crowd);
+            self.listener.forget(uri) && crowd.forget(self.id, uri)
+        };
+        if has_room {
+            self.hub.outdate(&self.tenant);
         }
     }
 
@@ -350,7 +318,8 @@ impl Member {
         let deadline = Instant::now() + self.hub.limits.subscription_time;
         let mut honoured = Vec::with_capacity(uris.len());
         for uri in uris {
-            let heard = match self.source(&uri) {
+            let source = lock(&self.crowd).source(&uri);
+            let heard = match source {
                 Some((strand, own)) => strand.settled(&own, deadline).await,
                 None => Heard::Refused,
             };
@@ -362,13 +331,6 @@ impl Member {
         honoured
     }
 
-    /// Where the changes of a resource come from.
-    fn source(&self, uri: &str) -> Option<(Arc<Strand>, Arc<str>)> {
-        let state = self.hub.state();
-        let source = state.tenants.get(&self.tenant)?.topics.get(uri)?.source.as_ref()?;
-        Some((source.strand.clone(), source.own.clone()))
-    }
-
     pub(super) fn listener(&self) -> &Arc<Listener> {
         &self.listener
     }
@@ -377,19 +339,17 @@ impl Member {
         &self.hub.metrics
     }
 
-    pub(super) fn pause(&self) -> std::time::Duration {
-        self.hub.limits.notification_pause
+    pub(super) fn limits(&self) -> &Limits {
+        &self.hub.limits
     }
 }
 
 impl Drop for Member {
     fn drop(&mut self) {
-        let mut state = self.hub.state();
-        let Some(crowd) = state.tenants.get_mut(&self.tenant) else { return };
-        crowd.listeners.remove(&self.id);
-        self.listener.resources().iter().for_each(|uri| crowd.forget(self.id, uri));
-        if crowd.is_empty() {
-            state.tenants.remove(&self.tenant);
+        let has_room = lock(&self.crowd).leave(self.id, &self.listener.resources());
+        self.hub.tidy(&self.tenant, &self.crowd);
+        if has_room {
+            self.hub.outdate(&self.tenant);
         }
     }
 }

@@ -1,17 +1,25 @@
 //! What one listener wants to hear of, and what of that has changed since it was told last.
 
+use std::collections::HashMap;
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::Mutex;
 use std::sync::MutexGuard;
 use std::sync::PoisonError;
+use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
+use tokio::time::Instant;
 
 use crate::listen::ListenError;
+use crate::listen::task;
 use crate::model::limits::Limits;
 use crate::protocol::subscription::Kind;
 use crate::protocol::subscription::Kinds;
+
+/// What `limits.notification_rate` counts in.
+const SECOND: Duration = Duration::from_secs(1);
 
 /// One listener: a stream, or a session with all its streams.
 pub(super) struct Listener {
@@ -23,22 +31,23 @@ pub(super) struct Listener {
 struct State {
     kinds: Kinds,
     dirty: Kinds,
-    resources: Vec<Resource>,
+    /// The resources that it subscribes to, by their public URIs, and whether they are dirty.
+    resources: HashMap<Arc<str>, bool>,
+    /// Those that are dirty, in the order that they are told in.
+    queue: VecDeque<Arc<str>>,
     /// Of all their URIs.
     bytes: usize,
-}
-
-/// A resource that it subscribes to, by its public URI.
-struct Resource {
-    uri: Arc<str>,
-    dirty: bool,
+    /// The end of the second that is counted, and how many resources were taken in it.
+    second: Option<Instant>,
+    taken: usize,
 }
 
 /// What is to be told.
 #[derive(Default)]
 pub(super) struct Round {
     pub(super) kinds: Kinds,
-    pub(super) uris: Vec<Arc<str>>,
+    /// Tasks, which are asked for when they are told, after all else.
+    pub(super) uris: VecDeque<Arc<str>>,
 }
 
 /// One thing of a round.
@@ -65,13 +74,13 @@ impl Listener {
         }
     }
 
-    /// This resource is dirty, if it wants it.
-    pub(super) fn mark_resource(&self, uri: &str) {
+    /// This resource is dirty, if it wants it, and told after those that are already.
+    pub(super) fn mark_resource(&self, uri: &Arc<str>) {
         let mut state = self.state();
-        let Some(resource) = state.resources.iter_mut().find(|resource| *resource.uri == *uri) else {
-            return;
-        };
-        let fresh = !std::mem::replace(&mut resource.dirty, true);
+        let fresh = state.soil(uri);
+        if fresh {
+            state.queue.push_back(uri.clone());
+        }
         drop(state);
         if fresh {
             self.wake.notify_waiters();
@@ -81,7 +90,7 @@ impl Listener {
     /// It wants this resource from now on. `false` if it does already.
     pub(super) fn want(&self, uri: &Arc<str>, limits: &Limits) -> Result<bool, ListenError> {
         let mut state = self.state();
-        if state.resources.iter().any(|resource| resource.uri == *uri) {
+        if state.resources.contains_key(uri) {
             return Ok(false);
         }
         let bytes = state.bytes + uri.len();
@@ -89,25 +98,24 @@ impl Listener {
             return Err(ListenError::TooManyResources);
         }
         state.bytes = bytes;
-        state.resources.push(Resource { uri: uri.clone(), dirty: false });
+        state.resources.insert(uri.clone(), false);
         Ok(true)
     }
 
     /// It does not want this resource any more. `false` if it did not before.
     pub(super) fn forget(&self, uri: &str) -> bool {
         let mut state = self.state();
-        let before = state.resources.len();
-        state.resources.retain(|resource| *resource.uri != *uri);
-        let gone = state.resources.len() < before;
-        if gone {
-            state.bytes -= uri.len();
+        let Some(is_dirty) = state.resources.remove(uri) else { return false };
+        state.bytes -= uri.len();
+        if is_dirty {
+            state.queue.retain(|dirty| **dirty != *uri);
         }
-        gone
+        true
     }
 
     /// Every resource that it wants.
     pub(super) fn resources(&self) -> Vec<Arc<str>> {
-        self.state().resources.iter().map(|resource| resource.uri.clone()).collect()
+        self.state().resources.keys().cloned().collect()
     }
 
     /// Whether it wants any.
@@ -120,27 +128,47 @@ impl Listener {
         self.wake.notified()
     }
 
-    pub(super) fn is_dirty(&self) -> bool {
-        let state = self.state();
-        state.dirty != Kinds::NONE || state.resources.iter().any(|resource| resource.dirty)
+    /// When something may be told, where `rate` resources may be in a second. `None` if nothing is dirty.
+    pub(super) fn due(&self, rate: usize) -> Option<Instant> {
+        let (state, now) = (self.state(), Instant::now());
+        if state.dirty != Kinds::NONE {
+            return Some(now);
+        }
+        let full = state.second.filter(|end| *end > now && state.taken >= rate);
+        (!state.queue.is_empty()).then(|| full.unwrap_or(now))
     }
 
-    /// Everything that is dirty, which is clean after that.
-    pub(super) fn take(&self) -> Round {
-        let mut state = self.state();
+    /// What is dirty, which is clean after that; of resources so many as are left of `rate` in this second.
+    pub(super) fn take(&self, rate: usize) -> Round {
+        let (mut state, now) = (self.state(), Instant::now());
+        if state.second.is_none_or(|end| end <= now) {
+            (state.second, state.taken) = (Some(now + SECOND), 0);
+        }
+        let count = rate.saturating_sub(state.taken).min(state.queue.len());
+        state.taken += count;
+        let taken: Vec<_> = state.queue.drain(..count).collect();
+        for uri in &taken {
+            state.resources.insert(uri.clone(), false);
+        }
         let kinds = std::mem::take(&mut state.dirty);
-        let dirty = state.resources.iter_mut().filter(|resource| resource.dirty);
-        let uris = dirty.map(|resource| {
-            resource.dirty = false;
-            resource.uri.clone()
-        });
-        Round { kinds, uris: uris.collect() }
+        let (tasks, uris): (Vec<_>, Vec<_>) = taken.into_iter().partition(|uri| task::read(uri).is_some());
+        Round { kinds, uris: uris.into_iter().chain(tasks).collect() }
     }
 
-    /// What of a round was not told is dirty again.
+    /// What of a round was not told is dirty again, and told before all else.
     pub(super) fn put_back(&self, round: &Round) {
         self.mark(round.kinds);
-        round.uris.iter().for_each(|uri| self.mark_resource(uri));
+        let mut state = self.state();
+        state.taken = state.taken.saturating_sub(round.uris.len());
+        for uri in round.uris.iter().rev() {
+            if state.soil(uri) {
+                state.queue.push_front(uri.clone());
+            }
+        }
+        drop(state);
+        if !round.uris.is_empty() {
+            self.wake.notify_waiters();
+        }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -148,11 +176,40 @@ impl Listener {
     }
 }
 
+impl State {
+    /// `true` if it wants this resource, and it was clean.
+    fn soil(&mut self, uri: &str) -> bool {
+        self.resources.get_mut(uri).is_some_and(|dirty| !std::mem::replace(dirty, true))
+    }
+}
+
+impl Due {
+    pub(super) fn uri(&self) -> Option<&Arc<str>> {
+        match self {
+            Self::List(_) => None,
+            Self::Resource(uri) => Some(uri),
+        }
+    }
+
+    pub(super) fn is_task(&self) -> bool {
+        self.uri().is_some_and(|uri| task::read(uri).is_some())
+    }
+
+    /// What it is called in metrics.
+    pub(super) fn label(&self) -> &'static str {
+        match self {
+            Self::List(kind) => kind.label(),
+            Self::Resource(_) if self.is_task() => "task",
+            Self::Resource(_) => "updated",
+        }
+    }
+}
+
 impl Round {
     /// The next thing to tell: lists first.
     pub(super) fn next(&self) -> Option<Due> {
         let list = self.kinds.iter().next().map(Due::List);
-        list.or_else(|| self.uris.last().cloned().map(Due::Resource))
+        list.or_else(|| self.uris.front().cloned().map(Due::Resource))
     }
 
     /// That was told.
@@ -160,7 +217,7 @@ impl Round {
         match due {
             Due::List(kind) => self.kinds = self.kinds.without(*kind),
             Due::Resource(_) => {
-                self.uris.pop();
+                self.uris.pop_front();
             }
         }
     }

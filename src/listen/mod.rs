@@ -6,6 +6,7 @@
 //! listeners' resources need, one for all who want the same.
 
 mod above;
+mod crowd;
 pub mod hub;
 mod listener;
 mod notice;

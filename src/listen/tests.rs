@@ -1,6 +1,8 @@
 //! The hub and its writers, without a network.
 
+use std::collections::HashSet;
 use std::future::pending;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,6 +18,9 @@ use tokio_util::task::TaskTracker;
 
 use super::hub::Hub;
 use super::hub::Member;
+use super::hub::lock;
+use super::task;
+use super::task::Late;
 use super::writer;
 use super::writer::Audience;
 use super::writer::Form;
@@ -103,7 +108,7 @@ fn entry(home: &Arc<Home>, uri: &str) -> Arc<Entry> {
 struct Anybody;
 
 impl Audience for Anybody {
-    async fn over(&mut self) -> Over {
+    async fn over(&self) -> Over {
         pending().await
     }
 
@@ -116,12 +121,33 @@ impl Audience for Anybody {
 struct Until(watch::Receiver<Option<Over>>);
 
 impl Audience for Until {
-    async fn over(&mut self) -> Over {
-        self.0.wait_for(Option::is_some).await.unwrap().unwrap()
+    async fn over(&self) -> Over {
+        self.0.clone().wait_for(Option::is_some).await.unwrap().unwrap()
     }
 
     async fn may_read(&self, _: &str) -> bool {
         true
+    }
+}
+
+/// Somebody who may listen until it is said, and whose tasks are at nothing until it is said.
+struct Waiting {
+    until: watch::Receiver<Option<Over>>,
+    tasks: watch::Receiver<bool>,
+}
+
+impl Audience for Waiting {
+    async fn over(&self) -> Over {
+        self.until.clone().wait_for(Option::is_some).await.unwrap().unwrap()
+    }
+
+    async fn may_read(&self, _: &str) -> bool {
+        true
+    }
+
+    async fn task(&self, _: &str) -> Result<Option<Json>, Late> {
+        self.tasks.clone().wait_for(|come| *come).await.unwrap();
+        Ok(Some(json(r#"{"taskId":"1"}"#)))
     }
 }
 
@@ -132,6 +158,14 @@ fn subscription(member: Member, id: &str, kinds: Kinds, uris: &[&str]) -> Notice
         Anybody,
         Form::Subscription { id: json(id), kinds, uris, tasks: Vec::new() },
     )
+}
+
+/// What is said next.
+async fn next(notices: &mut Notices) -> String {
+    match timeout(PATIENCE, notices.next()).await.unwrap() {
+        Some(Notice::Message(json) | Notice::End(json)) => json.text().to_owned(),
+        None => String::new(),
+    }
 }
 
 /// Everything that is said now.
@@ -177,13 +211,13 @@ async fn only_what_was_asked_for_is_told_and_only_in_its_tenant() {
     said(notices);
     let (other, backend) = (TenantName::new("other").unwrap(), home.config.name.clone());
     hub.changed(&other, ALL);
-    hub.resource_changed(&other, &backend, "note://a");
-    hub.resource_changed(&acme(), &BackendName::new("others").unwrap(), "note://a");
-    hub.resource_changed(&acme(), &backend, "note://b");
-    hub.resource_changed(&acme(), &backend, "note://secret");
+    hub.resource_changed(&other, &backend, "note://a").await;
+    hub.resource_changed(&acme(), &BackendName::new("others").unwrap(), "note://a").await;
+    hub.resource_changed(&acme(), &backend, "note://b").await;
+    hub.resource_changed(&acme(), &backend, "note://secret").await;
     hub.changed(&acme(), Changed { tools: false, ..ALL });
     assert!(said(notices).is_empty());
-    hub.resource_changed(&acme(), &backend, "note://a");
+    hub.resource_changed(&acme(), &backend, "note://a").await;
     let told = said(notices);
     assert!(told.len() == 1 && told[0].contains(r#""uri":"note://a""#), "{told:?}");
 }
@@ -297,8 +331,10 @@ async fn who_subscribes_to_what_a_resource_lies_below_hears_of_it() {
         ("file://", 0),
         ("", 0),
         (&long, 1),
+        ("file:///a/2/3/4/5/6/7/8/9", 1),
+        ("file:///a/2/3/4/5/6/7/8/9/0", 0),
     ] {
-        hub.resource_changed(&acme(), &home.config.name, changed);
+        hub.resource_changed(&acme(), &home.config.name, changed).await;
         assert_eq!(said(notices).len(), heard, "{changed:.40}");
     }
 }
@@ -319,7 +355,7 @@ async fn a_resource_that_has_moved_counts_as_changed_where_it_is_now() {
         assert!(timeout(PATIENCE, notices.next()).await.unwrap().is_some());
         assert!(said(notices).is_empty(), "once");
         hub.relink(&acme(), |_| None).await;
-        hub.resource_changed(&acme(), &home.config.name, &uri);
+        hub.resource_changed(&acme(), &home.config.name, &uri).await;
         assert!(said(notices).is_empty(), "it is nowhere");
     }
 }
@@ -380,4 +416,131 @@ async fn nothing_is_left_of_who_has_left() {
         }
     };
     timeout(PATIENCE, gone).await.unwrap();
+}
+
+#[tokio::test]
+async fn while_many_are_told_others_have_their_turn() {
+    let (hub, home) = (hub(), home("notes"));
+    let uri: Arc<str> = "note://a".into();
+    let members: Vec<_> = (0..1_000).map(|_| hub.join(&acme(), Kinds::NONE)).collect();
+    members.iter().for_each(|member| member.want(&uri, &entry(&home, &uri)).unwrap());
+    let tenant = acme();
+    let mut telling = pin!(hub.resource_changed(&tenant, &home.config.name, &uri));
+    assert!(telling.as_mut().now_or_never().is_none(), "it takes many turns");
+    drop(hub.join(&acme(), Kinds::NONE));
+    timeout(PATIENCE, telling).await.unwrap();
+    for member in members {
+        assert_eq!(said(&mut subscription(member, "1", Kinds::NONE, &[])).len(), 2);
+    }
+}
+
+#[tokio::test]
+async fn what_one_tenant_does_keeps_no_other_waiting() {
+    let (hub, home) = (hub(), home("notes"));
+    let _member = hub.join(&acme(), Kinds::NONE);
+    let crowd = hub.crowd(&acme()).unwrap();
+    let _held = lock(&crowd);
+    let other = TenantName::new("other").unwrap();
+    let member = hub.join(&other, tools());
+    member.want(&"note://a".into(), &entry(&home, "note://a")).unwrap();
+    hub.changed(&other, TOOLS);
+    hub.resource_changed(&other, &home.config.name, "note://a").now_or_never().unwrap();
+    assert_eq!(said(&mut subscription(member, "1", tools(), &[])).len(), 3);
+}
+
+#[tokio::test]
+async fn a_listener_is_told_of_so_many_resources_in_a_second_and_of_the_others_later() {
+    let hub = hub_with(|limits| limits.notification_rate = 10);
+    let (home, member) = (home("notes"), hub.join(&acme(), tools()));
+    let uris: Vec<Arc<str>> = (0..25).map(|n| format!("note://{n}").into()).collect();
+    uris.iter().for_each(|uri| member.want(uri, &entry(&home, uri)).unwrap());
+    let notices = &mut subscription(member, "1", tools(), &[]);
+    assert_eq!(said(notices).len(), 1);
+    let begun = Instant::now();
+    for uri in &uris {
+        hub.resource_changed(&acme(), &home.config.name, uri).await;
+    }
+    let mut told = said(notices);
+    assert_eq!(told.len(), 10);
+    assert!(notices.next().now_or_never().is_none());
+    hub.changed(&acme(), TOOLS);
+    assert_eq!(said(notices).len(), 1, "a list is not among them");
+    while told.len() < 25 {
+        told.push(next(notices).await);
+    }
+    assert!(begun.elapsed() >= Duration::from_secs(2), "{:?}", begun.elapsed());
+    assert_eq!(told.iter().collect::<HashSet<_>>().len(), 25, "each once");
+    assert!(said(notices).is_empty());
+}
+
+#[tokio::test]
+async fn a_task_that_is_not_to_be_had_keeps_neither_the_end_nor_anything_else_waiting() {
+    for (over, last) in [(Over::Due, 1), (Over::Barred, 0)] {
+        let (hub, home) = (hub(), home("up"));
+        let ((say, until), (come, tasks)) = (watch::channel(None), watch::channel(false));
+        let member = hub.join(&acme(), tools());
+        let slow = ["1", "2"].map(|id| task::entry(&home, id));
+        for entry in &slow {
+            member.want(&entry.own, entry).unwrap();
+        }
+        member.want(&"note://a".into(), &entry(&home, "note://a")).unwrap();
+        let wanted = slow.each_ref().map(|entry| entry.own.clone());
+        assert_eq!(member.honoured(wanted.to_vec()).await.len(), 2);
+        let listener = member.listener().clone();
+        let form = Form::Subscription { id: json("1"), kinds: tools(), uris: Vec::new(), tasks: Vec::new() };
+        let notices = &mut writer::write(Arc::new(member), Waiting { until, tasks }, form);
+        wanted.iter().for_each(|key| listener.mark_resource(key));
+        hub.resource_changed(&acme(), &home.config.name, "note://a").await;
+        let told = said(notices);
+        assert!(told.len() == 2 && told[1].contains("note://a"), "what needs no backend first: {told:?}");
+        hub.changed(&acme(), TOOLS);
+        let begun = Instant::now();
+        assert!(next(notices).await.contains("tools/list_changed"));
+        assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
+        // It is not lost, but tried again.
+        if over == Over::Due {
+            come.send(true).unwrap();
+            for _ in 0..2 {
+                assert!(next(notices).await.contains("notifications/tasks"));
+            }
+            come.send(false).unwrap();
+        }
+        wanted.iter().for_each(|key| listener.mark_resource(key));
+        assert!(said(notices).is_empty(), "it is asked for");
+        hub.changed(&acme(), TOOLS);
+        let begun = Instant::now();
+        say.send(Some(over)).unwrap();
+        let rest: Vec<_> = timeout(PATIENCE, notices.collect()).await.unwrap();
+        assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
+        assert_eq!(rest.len(), last + 1);
+        assert!(matches!(rest.last(), Some(Notice::End(_))));
+    }
+}
+
+#[tokio::test]
+async fn a_resource_that_there_was_no_room_for_is_tried_again_when_there_is() {
+    let hub = hub_with(|limits| (limits.subscription_uris, limits.upstream_watches) = (256, 2));
+    let (full, other) = (home("notes"), home("notes"));
+    let [member, waiting] = [1, 2].map(|_| hub.join(&acme(), Kinds::NONE));
+    let uris: Vec<Arc<str>> = (0..256).map(|n| format!("note://{n}").into()).collect();
+    uris.iter().for_each(|uri| member.want(uri, &entry(&full, uri)).unwrap());
+    waiting.want(&"note://a".into(), &entry(&other, "note://a")).unwrap();
+    let notices = &mut subscription(waiting, "1", Kinds::NONE, &[]);
+    let there = |uri: &str| Some(entry(&full, uri));
+    hub.relink(&acme(), there).await;
+    said(notices);
+    assert!(hub.stale().now_or_never().is_none());
+    // Whatever changes may have made room.
+    hub.changed(&acme(), TOOLS);
+    assert!(hub.stale().now_or_never().is_some());
+    hub.relink(&acme(), there).await;
+    assert!(timeout(Duration::from_millis(100), notices.next()).await.is_err(), "there is none");
+    member.forget(&uris[0]);
+    assert_eq!(timeout(PATIENCE, hub.stale()).await.unwrap(), HashSet::from([acme()]));
+    hub.relink(&acme(), there).await;
+    assert!(next(notices).await.contains("note://a"));
+    hub.resource_changed(&acme(), &full.config.name, "note://a").await;
+    assert!(next(notices).await.contains("note://a"));
+    hub.changed(&acme(), TOOLS);
+    assert!(hub.stale().now_or_never().is_none(), "everything is heard of");
 }

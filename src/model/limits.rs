@@ -81,6 +81,8 @@ pub struct Limits {
     pub subscription_time: Duration,
     /// Least time between two notifications of one kind to one listener.
     pub notification_pause: Duration,
+    /// Most notifications of resources and tasks to one listener in a second.
+    pub notification_rate: usize,
     /// How long a subscription with a backend is kept that nobody wants any more.
     pub watch_linger: Duration,
     /// Most messages of one batch.
@@ -247,6 +249,7 @@ impl Default for Limits {
             subscription_bytes: 64 << 10,
             subscription_time: seconds(1),
             notification_pause: Duration::from_millis(100),
+            notification_rate: 100,
             watch_linger: seconds(10),
             batch_messages: 100,
             batch_calls: 8,

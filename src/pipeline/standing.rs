@@ -52,9 +52,7 @@ pub(super) enum Seat {
 impl Standing {
     /// `party` may listen until `end`, or until its session is over or nobody like it is admitted.
     pub(super) fn new(app: Arc<App>, party: Party, end: u64, seat: Seat) -> Self {
-        let mut changes = app.tenants.changes();
-        // It may have changed since the request was admitted.
-        changes.mark_changed();
+        let changes = app.tenants.changes();
         let (tasks, capabilities) = (HashMap::new(), Object::new().finish());
         Self { app, party, end, changes, seat, tasks, capabilities }
     }
@@ -73,20 +71,19 @@ impl Standing {
 }
 
 impl Audience for Standing {
-    async fn over(&mut self) -> Over {
+    async fn over(&self) -> Over {
+        let mut changes = self.changes.clone();
         loop {
+            // Each time it is asked, and not when something changes alone.
             let left = self.end.checked_sub(self.app.clock.now()).filter(|left| *left > 0);
-            let Some(left) = left else { return Over::Due };
+            let Some(left) = left.filter(|_| self.is_admitted()) else { return Over::Barred };
             // Looked at again now and then: the wall clock may be moved.
             let left = Duration::from_secs(left).min(self.app.limits.keep_alive);
             tokio::select! {
+                biased;
                 () = ended(&self.seat) => return Over::Barred,
                 () = self.app.leaving.cancelled() => return Over::Due,
-                Ok(()) = self.changes.changed() => {
-                    if !self.is_admitted() {
-                        return Over::Barred;
-                    }
-                }
+                Ok(()) = changes.changed() => {}
                 () = sleep(left) => {}
             }
         }

@@ -162,22 +162,25 @@ impl Strand {
     }
 
     /// The backend was asked for `sent`: those who waited for it, and have heard nothing, hear of it now.
-    fn opened(&self, hub: &Hub, sent: &[Arc<str>], honoured: &Interest) {
+    async fn opened(&self, hub: &Hub, sent: &[Arc<str>], honoured: &Interest) {
         let honoured = task::honoured(&self.home.config.name, honoured);
         let mut missed = Vec::new();
-        let mut state = self.state();
-        state.failing = false;
-        for own in sent {
-            let Some(standing) = state.resources.get_mut(own) else { continue };
-            let is_honoured = honoured.contains(own);
-            standing.heard = if is_honoured { Heard::Honoured } else { Heard::Refused };
-            if is_honoured && std::mem::take(&mut standing.late) {
-                missed.push(own);
+        {
+            let mut state = self.state();
+            state.failing = false;
+            for own in sent {
+                let Some(standing) = state.resources.get_mut(own) else { continue };
+                let is_honoured = honoured.contains(own);
+                standing.heard = if is_honoured { Heard::Honoured } else { Heard::Refused };
+                if is_honoured && std::mem::take(&mut standing.late) {
+                    missed.push(own);
+                }
             }
         }
-        drop(state);
         self.settled.notify_waiters();
-        missed.into_iter().for_each(|own| hub.missed(&self.tenant, &self.home, own));
+        for own in missed {
+            hub.missed(&self.tenant, &self.home, own).await;
+        }
     }
 
     /// It is not open, or not for all that is wanted: those who have heard nothing wait no longer. Where it
@@ -226,7 +229,7 @@ pub(in crate::listen) async fn follow(hub: Arc<Hub>, strand: Arc<Strand>) {
     loop {
         tokio::select! {
             change = next(&mut open) => match change {
-                Some(change) => tell(&hub, &strand, change),
+                Some(change) => tell(&hub, &strand, change).await,
                 None => {
                     let was_sound = open.take().is_some_and(|open| open.since.elapsed() >= SOUND);
                     failures = if was_sound { 1 } else { failures + 1 };
@@ -254,7 +257,9 @@ pub(in crate::listen) async fn follow(hub: Arc<Hub>, strand: Arc<Strand>) {
                     Some(new) => {
                         at = None;
                         let old = open.replace(Open { watching: new, since: Instant::now() });
-                        old.into_iter().for_each(|old| finish(&hub, &strand, old));
+                        if let Some(old) = old {
+                            finish(&hub, &strand, old).await;
+                        }
                     }
                     None => {
                         failures += 1;
@@ -272,7 +277,7 @@ async fn begin(hub: &Hub, strand: &Strand, uris: &[Arc<str>]) -> Option<Watching
     let interest = task::interest(uris);
     match strand.home.live.watch(interest).await {
         Ok(watching) => {
-            strand.opened(hub, uris, &watching.honoured);
+            strand.opened(hub, uris, &watching.honoured).await;
             Some(watching)
         }
         Err(error) => {
@@ -284,21 +289,23 @@ async fn begin(hub: &Hub, strand: &Strand, uris: &[Arc<str>]) -> Option<Watching
 }
 
 /// Takes what a subscription has still said before another one was open in its place.
-fn finish(hub: &Hub, strand: &Strand, mut old: Open) {
+async fn finish(hub: &Hub, strand: &Strand, mut old: Open) {
     for _ in 0..LEFTOVERS {
         match old.watching.changes.next().now_or_never() {
-            Some(Some(change)) => tell(hub, strand, change),
+            Some(Some(change)) => tell(hub, strand, change).await,
             Some(None) | None => return,
         }
     }
 }
 
-fn tell(hub: &Hub, strand: &Strand, change: Change) {
+async fn tell(hub: &Hub, strand: &Strand, change: Change) {
     match change {
-        Change::Resource(own) => hub.resource_changed(&strand.tenant, &strand.home.config.name, &own),
+        Change::Resource(own) => {
+            hub.resource_changed(&strand.tenant, &strand.home.config.name, &own).await;
+        }
         Change::Task(task) => {
             let own = task.member(TASK_ID).and_then(|id| id.string()).unwrap_or_default();
-            hub.missed(&strand.tenant, &strand.home, &task::key(&strand.home.config.name, &own));
+            hub.missed(&strand.tenant, &strand.home, &task::key(&strand.home.config.name, &own)).await;
         }
         // Not asked for here.
         Change::Tools | Change::Prompts | Change::Resources => {}

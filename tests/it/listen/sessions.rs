@@ -54,19 +54,19 @@ async fn a_session_hears_what_changes_and_what_it_subscribes_to() {
     for revision in REVISIONS {
         let session = Session::open(&alice, revision).await;
         let mut open = stream(&session).await;
-        update(&gw, NOTE);
+        update(&gw, NOTE).await;
         let answer = session.rpc("resources/subscribe", json!({"uri": NOTE})).await;
         assert_eq!(answer.result(), json!({}));
         assert_eq!(subscribe(&session, NOTE).await, (200, 0), "once more is as once");
         change(&gw, ALL);
-        update(&gw, NOTE);
+        update(&gw, NOTE).await;
         let expected = [listed("prompts"), listed("resources"), listed("tools"), updated(NOTE)];
         let mut told = told(&mut open, 4).await;
         told.sort_by_key(|message| message["method"] == "notifications/resources/updated");
         assert_eq!(told, expected);
         let answer = session.rpc("resources/unsubscribe", json!({"uri": NOTE})).await;
         assert_eq!(answer.result(), json!({}));
-        update(&gw, NOTE);
+        update(&gw, NOTE).await;
         change(&gw, ALL);
         for _ in 0..3 {
             assert_ne!(message(&mut open).await.unwrap(), updated(NOTE));
@@ -86,7 +86,7 @@ async fn what_changes_while_no_stream_is_open_is_told_on_the_next_one_once() {
     let session = Session::open(&alice, "2025-11-25").await;
     assert_eq!(subscribe(&session, NOTE).await, (200, 0));
     for _ in 0..100 {
-        update(&gw, NOTE);
+        update(&gw, NOTE).await;
         change(&gw, ALL);
     }
     let (mut one, mut two) = (stream(&session).await, stream(&session).await);
