@@ -49,8 +49,8 @@ pub enum Change {
 pub struct Watching {
     /// What of the interest the backend honours.
     pub honoured: Interest,
-    /// What changes, as it is said. Dropping it ends the subscription. Where nothing is honoured, it says
-    /// nothing and ends when it is worth asking again.
+    /// What changes, as it is said. Dropping it ends the subscription. Where nothing is honoured, it does not
+    /// end before it is worth asking again.
     pub changes: Pin<Box<dyn Stream<Item = Change> + Send>>,
 }
 
@@ -71,6 +71,16 @@ impl Interest {
     /// Whether it is of nothing.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
+    }
+
+    /// Whether it is of any list.
+    pub(super) fn is_of_lists(&self) -> bool {
+        self.tools || self.prompts || self.resources
+    }
+
+    /// Whether it is of some resources or tasks.
+    pub(super) fn is_of_some(&self) -> bool {
+        !self.uris.is_empty() || !self.tasks.is_empty()
     }
 
     /// What a message of a backend says of what is wanted, if it is a notification of that.

@@ -3,7 +3,11 @@
 //! A backend of a tenant is a line; the resources that are wanted of it lie in strands, each of which is
 //! one subscription.
 
+mod bounds;
+mod follow;
 pub(super) mod strand;
+#[cfg(test)]
+mod tests;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,9 +19,6 @@ use crate::listen::upstream::strand::Strand;
 use crate::model::limits::Limits;
 use crate::model::name::BackendName;
 use crate::model::name::TenantName;
-
-/// Most resources of one subscription.
-const STRAND: usize = 256;
 
 /// The lines of one tenant, by the address of the home that each of them keeps.
 #[derive(Default)]
@@ -67,7 +68,8 @@ impl Lines {
             strands: Vec::new(),
             resources: HashMap::new(),
         });
-        let found = line.strands.iter().find(|strand| strand.resources() < STRAND).cloned();
+        let has_room = |strand: &&Arc<Strand>| strand.has_room(&entry.own, &hub.limits);
+        let found = line.strands.iter().find(has_room).cloned();
         let strand = match found {
             Some(strand) => strand,
             None if line.strands.len() >= most(&hub.limits) => return None,

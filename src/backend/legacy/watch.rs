@@ -13,8 +13,12 @@ use std::sync::PoisonError;
 
 use futures_util::StreamExt;
 use futures_util::stream;
+use tokio::time::Instant;
+use tokio::time::timeout;
+use tokio::time::timeout_at;
 
 use crate::backend::BackendError;
+use crate::backend::clock::Clock;
 use crate::backend::legacy::ear::Stage;
 use crate::backend::legacy::pool::Lease;
 use crate::backend::legacy::pool::Pool;
@@ -52,6 +56,8 @@ struct Holding {
     watches: usize,
     /// Whether the server may think that it is subscribed to.
     told: bool,
+    /// Whether it has said so.
+    granted: bool,
 }
 
 /// A watch. Dropped, it takes its subscriptions back, and then gives the session back.
@@ -69,33 +75,49 @@ struct Subscribed {
     cell: Arc<Cell>,
 }
 
+/// Why a resource is not subscribed to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Missing {
+    /// The server says so.
+    Refused,
+    /// It has not said anything in time, or knows the session no more.
+    Unknown,
+}
+
 /// What became of trying one session.
 enum Tried {
-    Open(Watch, Interest),
+    /// What is wanted may be said in it from now on, if it is subscribed to.
+    Begun(Watch, Interest),
     /// It is over, and its successor may be better.
     Over,
     /// The server has nothing of what is wanted.
     Without,
 }
 
-/// Opens a watch in the gateway's own session.
+/// Opens a watch in the gateway's own session. It begins within `limits.watch_time`, and subscribes to
+/// resources for as long at most; what is not granted by then is not honoured.
 pub(in crate::backend) async fn open(
     probe: &Probe,
     interest: Interest,
     place: Place,
 ) -> Result<Asked, BackendError> {
-    let mut tried = attempt(probe, &interest, false).await?;
-    if let Tried::Over = tried {
-        tried = attempt(probe, &interest, true).await?;
-    }
-    Ok(match tried {
-        Tried::Open(mut watch, honoured) => {
-            watch.place = Some(place);
-            let changes = Box::pin(stream::unfold(watch, Watch::next));
-            Asked::Open(Watching { honoured, changes })
+    let time = probe.upstream().limits.watch_time;
+    let late = || BackendError::TimedOut { clock: Clock::Total, sent: true };
+    let beginning = async {
+        match attempt(probe, &interest, false).await? {
+            Tried::Over => attempt(probe, &interest, true).await,
+            tried => Ok(tried),
         }
-        Tried::Over | Tried::Without => Asked::Without,
-    })
+    };
+    let begun = timeout(time, beginning).await.unwrap_or_else(|_| Err(late()))?;
+    let Tried::Begun(mut watch, wanted) = begun else { return Ok(Asked::Without) };
+    let (honoured, is_answered) = watch.subscribe(wanted, Instant::now() + time).await;
+    if honoured.is_empty() && !is_answered {
+        return Err(late());
+    }
+    watch.place = Some(place);
+    let changes = Box::pin(stream::unfold(watch, Watch::next));
+    Ok(Asked::Open(Watching { honoured, changes }))
 }
 
 async fn attempt(probe: &Probe, interest: &Interest, again: bool) -> Result<Tried, BackendError> {
@@ -107,14 +129,11 @@ async fn attempt(probe: &Probe, interest: &Interest, again: bool) -> Result<Trie
     }
     // Before anything can be said: what it hears and does not want is dropped with it.
     let watcher = session.ear().watchers.add(wanted.clone());
-    let mut watch = Watch { lease, watcher, subscribed: Vec::new(), place: None };
+    let watch = Watch { lease, watcher, subscribed: Vec::new(), place: None };
     session.listen().await;
     let ear = session.ear();
     match ear.stage() {
-        Stage::Open | Stage::Silent => {
-            let honoured = watch.subscribe(wanted).await;
-            Ok(if honoured.is_empty() { Tried::Without } else { Tried::Open(watch, honoured) })
-        }
+        Stage::Open | Stage::Silent => Ok(Tried::Begun(watch, wanted)),
         Stage::Shut | Stage::Opening => {
             Err(BackendError::NotOpened("its stream of notifications ends at once"))
         }
@@ -171,14 +190,20 @@ impl Watch {
         Some((change, self))
     }
 
-    /// Subscribes to the resources that are wanted; what is honoured with that.
-    async fn subscribe(&mut self, wanted: Interest) -> Interest {
-        let lease = &self.lease;
+    /// Subscribes to the resources that are wanted, each for half of the time until `deadline`; what is
+    /// honoured with that, and whether the server has answered at all.
+    async fn subscribe(&mut self, wanted: Interest, deadline: Instant) -> (Interest, bool) {
+        let (lease, half) = (&self.lease, (deadline - Instant::now()) / 2);
         let each: Vec<_> = wanted.uris.iter().map(|uri| subscribed(lease.clone(), uri.clone())).collect();
-        let granted: Vec<_> = stream::iter(each).buffered(AT_ONCE).collect().await;
+        let each = each.into_iter().map(|one| async move {
+            let by = deadline.min(Instant::now() + half);
+            timeout_at(by, one).await.unwrap_or(Err(Missing::Unknown))
+        });
+        let granted: Vec<_> = stream::iter(each).buffer_unordered(AT_ONCE).collect().await;
+        let is_answered = granted.iter().all(|one| !matches!(one, Err(Missing::Unknown)));
         self.subscribed = granted.into_iter().flatten().collect();
         let uris = self.subscribed.iter().map(|one| one.uri.clone()).collect();
-        Interest { uris, ..wanted }
+        (Interest { uris, ..wanted }, is_answered)
     }
 }
 
@@ -188,30 +213,32 @@ impl Drop for Watch {
     }
 }
 
-/// A subscription to `uri`: what there is of it in the session, or a new one. `None` where the server
-/// does not grant it.
-async fn subscribed(lease: Arc<Lease>, uri: Arc<str>) -> Option<Subscribed> {
+/// A subscription to `uri`: what there is of it in the session, or a new one.
+///
+/// # Cancel safety
+/// Dropping the future takes back what the server may have granted.
+async fn subscribed(lease: Arc<Lease>, uri: Arc<str>) -> Result<Subscribed, Missing> {
     let cell = lease.session().subscriptions().cell(&uri);
     let mut holding = cell.clone().lock_owned().await;
     holding.watches += 1;
     let subscribed = Subscribed { lease, uri, cell };
-    if !holding.told {
+    if !holding.granted {
         holding.told = true;
         let session = subscribed.lease.session();
         match session.ask(SUBSCRIBE, &subscribed.params()).await {
-            Answered::Granted => {}
+            Answered::Granted => holding.granted = true,
             Answered::Refused => {
                 holding.told = false;
-                return None;
+                return Err(Missing::Refused);
             }
             Answered::NoSession => {
                 holding.told = false;
                 subscribed.lease.lost();
-                return None;
+                return Err(Missing::Unknown);
             }
         }
     }
-    Some(subscribed)
+    Ok(subscribed)
 }
 
 impl Subscribed {
@@ -231,6 +258,7 @@ impl Drop for Subscribed {
             let mut holding = cell.clone().lock_owned().await;
             holding.watches -= 1;
             if holding.watches == 0 && std::mem::take(&mut holding.told) {
+                holding.granted = false;
                 // Best effort: what is said all the same, nobody hears.
                 let _ = tokio::time::timeout(time, lease.session().ask(UNSUBSCRIBE, &params)).await;
             }

@@ -12,6 +12,7 @@ use std::sync::Mutex;
 use std::sync::MutexGuard;
 use std::sync::PoisonError;
 
+use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream;
 use http::StatusCode;
@@ -43,8 +44,16 @@ const ACKNOWLEDGED: &str = "notifications/subscriptions/acknowledged";
 /// The subscriptions to one server.
 pub(super) struct Watches {
     places: Arc<Semaphore>,
-    /// The era in which it turned out to have no subscriptions, and until when that is believed.
-    unheard: Mutex<Option<(Era, Instant)>>,
+    unheard: Mutex<Unheard>,
+    /// Held by each that is open for resources or tasks, and here.
+    hearing: Arc<()>,
+}
+
+/// What the server turned out to have no subscriptions to: the era, and until when that is believed.
+#[derive(Default)]
+struct Unheard {
+    lists: Option<(Era, Instant)>,
+    resources: Option<(Era, Instant)>,
 }
 
 /// One subscription is open, or about to be, until it is dropped.
@@ -57,7 +66,7 @@ pub(in crate::backend) struct Place {
 pub(in crate::backend) enum Asked {
     /// It is open.
     Open(Watching),
-    /// The server has none at all.
+    /// The server has none of what was asked for.
     Without,
 }
 
@@ -65,10 +74,11 @@ impl Watches {
     /// None yet.
     pub(super) fn new(upstream: &Upstream) -> Self {
         let places = Arc::new(Semaphore::new(upstream.limits.upstream_watches));
-        Self { places, unheard: Mutex::default() }
+        Self { places, unheard: Mutex::default(), hearing: Arc::new(()) }
     }
 
-    /// Opens one. A server that has none is not asked again for `limits.refresh_time`.
+    /// Opens one. A server that has none to lists, or none to resources, is not asked for those again for
+    /// `limits.refresh_time`.
     ///
     /// # Cancel safety
     /// Dropping the future, or the stream of changes, ends the subscription.
@@ -82,34 +92,86 @@ impl Watches {
         let place =
             Place { _permit: permit, _counted: Open::new(&upstream.around.metrics.upstream_watches_open) };
         let era = probe.era().await?;
-        // Whoever tells nothing of its lists may tell what its tasks are at.
-        if let Some((known, until)) = *self.unheard()
-            && interest.tasks.is_empty()
-            && known == era
-            && Instant::now() < until
+        // Whoever tells nothing else may tell what its tasks are at.
+        if interest.tasks.is_empty()
+            && let Some(until) = self.unheard().until(era, &interest)
         {
             return Ok(Watching::unheard(until));
         }
+        let asked = Interest { uris: interest.uris.iter().take(1).cloned().collect(), ..interest.clone() };
+        let late = || Err(BackendError::TimedOut { clock: Clock::Total, sent: true });
+        let time = upstream.limits.watch_time;
         let opening: BoxFuture<'_, _> = match era {
-            Era::Modern => Box::pin(listen(probe, interest, place)),
+            Era::Modern => {
+                let listening = tokio::time::timeout(time, listen(probe, interest, place));
+                Box::pin(async move { listening.await.unwrap_or_else(|_| late()) })
+            }
             Era::Handshake => Box::pin(legacy::watch::open(probe, interest, place)),
         };
-        let opened = tokio::time::timeout(upstream.limits.watch_time, opening).await;
-        let opened = opened.unwrap_or(Err(BackendError::TimedOut { clock: Clock::Total, sent: true }));
-        let until = Instant::now() + upstream.limits.refresh_time;
-        match opened? {
-            Asked::Open(watching) => Ok(watching),
+        match opening.await? {
+            Asked::Open(watching) => Ok(self.opened(watching)),
+            // What is open would give way to nothing.
+            Asked::Without if self.has_open(era, &asked) => {
+                Err(BackendError::Invalid("it has subscriptions, and none to this"))
+            }
             Asked::Without => {
                 let (tenant, backend) = (&upstream.tenant, &upstream.config.name);
                 tracing::debug!(%tenant, %backend, "a backend does not tell what changes");
-                *self.unheard() = Some((era, until));
+                let until = Instant::now() + upstream.limits.refresh_time;
+                self.unheard().remember(era, &asked, until);
                 Ok(Watching::unheard(until))
             }
         }
     }
 
-    fn unheard(&self) -> MutexGuard<'_, Option<(Era, Instant)>> {
+    /// Whether the server is known to have what it says it has not. One of the handshake era has no tasks.
+    fn has_open(&self, era: Era, asked: &Interest) -> bool {
+        let may_be = asked.is_of_some() && (era == Era::Modern || !asked.uris.is_empty());
+        may_be && Arc::strong_count(&self.hearing) > 1
+    }
+
+    /// One is open: what it honours, the server has.
+    fn opened(&self, watching: Watching) -> Watching {
+        let Watching { honoured, changes } = watching;
+        let mut unheard = self.unheard();
+        if honoured.is_of_lists() {
+            unheard.lists = None;
+        }
+        if !honoured.is_of_some() {
+            return Watching { honoured, changes };
+        }
+        unheard.resources = None;
+        let hearing = self.hearing.clone();
+        let changes = changes.inspect(move |_| {
+            let _held = &hearing;
+        });
+        Watching { honoured, changes: Box::pin(changes) }
+    }
+
+    fn unheard(&self) -> MutexGuard<'_, Unheard> {
         self.unheard.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Unheard {
+    /// Until when nothing of this interest is worth asking for.
+    fn until(&self, era: Era, interest: &Interest) -> Option<Instant> {
+        let believed = |known: Option<(Era, Instant)>| {
+            known.filter(|(of, until)| *of == era && Instant::now() < *until).map(|(_, until)| until)
+        };
+        let lists = interest.is_of_lists().then(|| believed(self.lists));
+        let resources = (!interest.uris.is_empty()).then(|| believed(self.resources));
+        [lists, resources].into_iter().flatten().min().flatten()
+    }
+
+    /// The server has none of what was asked for.
+    fn remember(&mut self, era: Era, asked: &Interest, until: Instant) {
+        if asked.is_of_lists() {
+            self.lists = Some((era, until));
+        }
+        if !asked.uris.is_empty() {
+            self.resources = Some((era, until));
+        }
     }
 }
 
@@ -149,12 +211,13 @@ async fn listen(probe: &Probe, interest: Interest, place: Place) -> Result<Asked
         }
         // What comes before the acknowledgement is nothing that may.
         if let Some(honoured) = acknowledged(&message, &interest) {
-            if honoured.is_empty() {
-                return Ok(Asked::Without);
-            }
+            let rest = Watching::unheard(Instant::now() + limits.refresh_time).changes;
             let upstream = upstream.clone();
             let listening = Listening { upstream, reader, meter, interest, _place: place };
-            let changes = Box::pin(stream::unfold(listening, Listening::next));
+            let changes = stream::unfold(listening, Listening::next);
+            // Nothing of this is honoured; something else may be.
+            let is_empty = honoured.is_empty();
+            let changes = if is_empty { changes.chain(rest).boxed() } else { changes.boxed() };
             return Ok(Asked::Open(Watching { honoured, changes }));
         }
     }

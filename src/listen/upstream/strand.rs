@@ -1,10 +1,6 @@
-//! One subscription with a backend, and the task that keeps it open.
-//!
-//! A change of what it is for reopens it, first the new subscription and then the end of the old one, so
-//! that nothing is missed; after a gap everything behind it counts as changed.
+//! One subscription with a backend: what is wanted of it, and what the backend says to that.
 
 use std::collections::HashMap;
-use std::future::pending;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::Mutex;
@@ -12,32 +8,22 @@ use std::sync::MutexGuard;
 use std::sync::PoisonError;
 use std::time::Duration;
 
-use futures_util::FutureExt;
-use futures_util::StreamExt;
 use tokio::sync::Notify;
 use tokio::time::Instant;
-use tokio::time::sleep_until;
 use tokio::time::timeout_at;
 
-use crate::backend::watch::Change;
 use crate::backend::watch::Interest;
-use crate::backend::watch::Watching;
 use crate::catalog::entry::Home;
 use crate::listen::hub::Hub;
 use crate::listen::task;
-use crate::model::chance;
+use crate::listen::upstream::bounds::escaped;
+use crate::listen::upstream::bounds::fits;
+use crate::listen::upstream::follow::Follower;
 use crate::model::limits::Limits;
 use crate::model::name::TenantName;
-use crate::protocol::tasks::TASK_ID;
 
 /// How long what is wanted is let settle before a strand is reopened for it.
-const SETTLE: Duration = Duration::from_millis(20);
-
-/// A subscription that held for so long was no failure.
-const SOUND: Duration = Duration::from_secs(30);
-
-/// Most changes that are still read of a subscription that another has taken the place of.
-const LEFTOVERS: usize = 1_000;
+pub(super) const SETTLE: Duration = Duration::from_millis(20);
 
 /// One subscription with a backend.
 pub(in crate::listen) struct Strand {
@@ -45,7 +31,7 @@ pub(in crate::listen) struct Strand {
     home: Arc<Home>,
     state: Mutex<State>,
     /// What is wanted is something else now.
-    changed: Notify,
+    pub(super) changed: Notify,
     /// What is heard is something else now.
     settled: Notify,
 }
@@ -54,6 +40,8 @@ pub(in crate::listen) struct Strand {
 struct State {
     /// By own URI.
     resources: HashMap<Arc<str>, Standing>,
+    /// Of all of them in a list.
+    bytes: usize,
     /// Whether they have changed since it was last opened.
     reopen: Reopen,
     /// Whether it could not be opened the last time.
@@ -75,6 +63,16 @@ struct Standing {
     heard: Heard,
     /// Somebody listens to it already: it counts as changed when it is open.
     late: bool,
+    /// How often nothing could be opened because of it.
+    tries: u32,
+}
+
+/// What a strand is opened for.
+pub(super) struct Plan {
+    /// Everything that is asked for.
+    pub(super) uris: Vec<Arc<str>>,
+    /// What of that the backend has not answered before.
+    pub(super) added: Vec<Arc<str>>,
 }
 
 /// What its backend says to the wish to hear of a resource.
@@ -110,13 +108,21 @@ impl Strand {
         self.state().resources.len()
     }
 
+    /// Whether one resource more may be wanted of it.
+    pub(super) fn has_room(&self, own: &str, limits: &Limits) -> bool {
+        let state = self.state();
+        fits(state.resources.len(), state.bytes, own, limits)
+    }
+
     /// One resource more; where it is `late`, somebody listens to it already.
     pub(super) fn add(&self, own: &Arc<str>, late: bool) {
         let mut state = self.state();
         // Who comes while it is tried again does not wait for that.
         let heard = if state.failing { Heard::Failed } else { Heard::Nothing };
         let late = late || state.failing;
-        state.resources.insert(own.clone(), Standing { heard, late });
+        if state.resources.insert(own.clone(), Standing { heard, late, tries: 0 }).is_none() {
+            state.bytes += escaped(own);
+        }
         state.reopen = Reopen::Soon;
         drop(state);
         self.changed.notify_one();
@@ -125,7 +131,9 @@ impl Strand {
     /// One resource less.
     pub(super) fn remove(&self, own: &str) {
         let mut state = self.state();
-        state.resources.remove(own);
+        if state.resources.remove(own).is_some() {
+            state.bytes -= escaped(own);
+        }
         state.reopen = state.reopen.max(Reopen::Later);
         drop(state);
         self.changed.notify_one();
@@ -146,52 +154,104 @@ impl Strand {
                 None => return Heard::Nothing,
             }
             if timeout_at(deadline, settled).await.is_err() {
-                if let Some(standing) = self.state().resources.get_mut(own) {
-                    standing.late = true;
-                }
-                return Heard::Nothing;
+                let mut state = self.state();
+                let Some(standing) = state.resources.get_mut(own) else { return Heard::Nothing };
+                standing.late |= standing.heard == Heard::Nothing;
+                return standing.heard;
             }
         }
     }
 
-    /// What is to be asked for, now that it is.
-    fn wanted(&self) -> Vec<Arc<str>> {
+    /// What is to be asked for, now that it is: what is answered already, as long as it `is_open`, and at
+    /// most so many others, of those that were least often in the way.
+    pub(super) fn plan(&self, most: usize, is_open: bool) -> Plan {
         let mut state = self.state();
         state.reopen = Reopen::Never;
-        state.resources.keys().cloned().collect()
+        let is_known = |standing: &Standing| match standing.heard {
+            Heard::Honoured => true,
+            Heard::Refused => is_open,
+            Heard::Nothing | Heard::Failed => false,
+        };
+        let (known, others): (Vec<_>, Vec<_>) =
+            state.resources.iter().partition(|(_, standing)| is_known(standing));
+        let least = others.iter().map(|(_, standing)| standing.tries).min();
+        let next = others.iter().filter(|(_, standing)| Some(standing.tries) == least).take(most);
+        let added: Vec<Arc<str>> = next.map(|(own, _)| (*own).clone()).collect();
+        let known = known.into_iter().map(|(own, _)| own.clone());
+        Plan { uris: known.chain(added.iter().cloned()).collect(), added }
     }
 
-    /// The backend was asked for `sent`: those who waited for it, and have heard nothing, hear of it now.
-    async fn opened(&self, hub: &Hub, sent: &[Arc<str>], honoured: &Interest) {
-        let honoured = task::honoured(&self.home.config.name, honoured);
-        let mut missed = Vec::new();
-        {
-            let mut state = self.state();
-            state.failing = false;
-            for own in sent {
-                let Some(standing) = state.resources.get_mut(own) else { continue };
-                let is_honoured = honoured.contains(own);
-                standing.heard = if is_honoured { Heard::Honoured } else { Heard::Refused };
-                if is_honoured && std::mem::take(&mut standing.late) {
-                    missed.push(own);
-                }
-            }
+    /// How often what is not answered yet was in the way, at least; `None` where everything is answered.
+    pub(super) fn left(&self) -> Option<u32> {
+        let state = self.state();
+        let left = state
+            .resources
+            .values()
+            .filter(|standing| matches!(standing.heard, Heard::Nothing | Heard::Failed));
+        left.map(|standing| standing.tries).min()
+    }
+
+    /// Nothing could be opened, and that is because of this resource.
+    pub(super) fn blame(&self, own: &str) {
+        if let Some(standing) = self.state().resources.get_mut(own) {
+            standing.tries = standing.tries.saturating_add(1);
         }
+    }
+
+    /// The backend was asked for `sent`: those who waited for it, and have heard nothing, hear of it now, and
+    /// those whom it was promised hear that it is no more. Whether anything is refused.
+    ///
+    /// # Cancel safety
+    /// Dropping the future leaves some of those untold.
+    pub(super) async fn opened(&self, hub: &Hub, sent: &[Arc<str>], honoured: &Interest) -> bool {
+        let (is_refused, missed) = self.take(sent, honoured);
         self.settled.notify_waiters();
         for own in missed {
             hub.missed(&self.tenant, &self.home, own).await;
         }
+        is_refused
     }
 
-    /// It is not open, or not for all that is wanted: those who have heard nothing wait no longer. Where it
-    /// is `lost`, nobody knows what changes from now on; what was refused stays refused.
-    fn failed(&self, lost: bool) {
+    /// Notes what the backend said to `sent`: whether anything is refused, and what may have been missed.
+    fn take<'s>(&self, sent: &'s [Arc<str>], honoured: &Interest) -> (bool, Vec<&'s Arc<str>>) {
+        let honoured = task::honoured(&self.home.config.name, honoured);
+        let (mut is_refused, mut missed) = (false, Vec::new());
         let mut state = self.state();
-        state.failing = true;
+        state.failing = false;
+        for own in sent {
+            let Some(standing) = state.resources.get_mut(own) else { continue };
+            let before = standing.heard;
+            if honoured.contains(own) {
+                (standing.heard, standing.tries) = (Heard::Honoured, 0);
+                if std::mem::take(&mut standing.late) {
+                    missed.push(own);
+                }
+                continue;
+            }
+            is_refused = true;
+            let was_promised = match before {
+                Heard::Honoured | Heard::Failed => true,
+                Heard::Nothing => standing.late,
+                Heard::Refused => false,
+            };
+            if was_promised {
+                missed.push(own);
+            }
+            (standing.heard, standing.late) = (Heard::Refused, true);
+        }
+        (is_refused, missed)
+    }
+
+    /// It is not open, or not for all that is wanted: those who have heard nothing wait no longer, nor do
+    /// those who come while it is `failing`. Where it is `lost`, nobody knows what changes from now on; what
+    /// was refused stays refused.
+    pub(super) fn failed(&self, lost: bool, failing: bool) {
+        let mut state = self.state();
+        state.failing = failing;
         for standing in state.resources.values_mut() {
             let is_open = standing.heard == Heard::Honoured;
             if standing.heard == Heard::Nothing || (is_open && lost) {
-                *standing = Standing { heard: Heard::Failed, late: true };
+                (standing.heard, standing.late) = (Heard::Failed, true);
             }
         }
         drop(state);
@@ -199,7 +259,7 @@ impl Strand {
     }
 
     /// When it is to be opened anew, for what has changed.
-    fn due(&self, limits: &Limits) -> Option<Instant> {
+    pub(super) fn due(&self, limits: &Limits) -> Option<Instant> {
         match self.state().reopen {
             Reopen::Never => None,
             Reopen::Later => Some(Instant::now() + limits.watch_linger),
@@ -212,122 +272,40 @@ impl Strand {
     }
 }
 
-/// A subscription that is open.
-struct Open {
-    watching: Watching,
-    since: Instant,
-}
-
 /// The task of one strand. Ends when nobody has wanted anything of it for `limits.watch_linger`.
 ///
 /// # Cancel safety
 /// Dropping the future ends the subscription.
 pub(in crate::listen) async fn follow(hub: Arc<Hub>, strand: Arc<Strand>) {
-    let mut open: Option<Open> = None;
-    let (mut failures, mut retrying) = (0, false);
-    let mut at = Some(Instant::now());
-    loop {
-        tokio::select! {
-            change = next(&mut open) => match change {
-                Some(change) => tell(&hub, &strand, change).await,
-                None => {
-                    let was_sound = open.take().is_some_and(|open| open.since.elapsed() >= SOUND);
-                    failures = if was_sound { 1 } else { failures + 1 };
-                    retrying = true;
-                    strand.failed(true);
-                    at = Some(Instant::now() + pause(&hub.limits, failures));
-                }
-            },
-            () = strand.changed.notified() => {
-                if !retrying {
-                    at = [at, strand.due(&hub.limits)].into_iter().flatten().min();
-                }
-            }
-            () = until(at) => {
-                let uris = strand.wanted();
-                if uris.is_empty() {
-                    if hub.dismiss(&strand) {
-                        return;
-                    }
-                    continue;
-                }
-                let new = begin(&hub, &strand, &uris).await;
-                retrying = new.is_none();
-                match new {
-                    Some(new) => {
-                        at = None;
-                        let old = open.replace(Open { watching: new, since: Instant::now() });
-                        if let Some(old) = old {
-                            finish(&hub, &strand, old).await;
-                        }
-                    }
-                    None => {
-                        failures += 1;
-                        strand.failed(false);
-                        at = Some(Instant::now() + pause(&hub.limits, failures));
-                    }
-                }
-            }
-        }
-    }
+    Follower::new(hub, strand).run().await;
 }
 
-/// Opens a subscription for `uris`.
-async fn begin(hub: &Hub, strand: &Strand, uris: &[Arc<str>]) -> Option<Watching> {
-    let interest = task::interest(uris);
-    match strand.home.live.watch(interest).await {
-        Ok(watching) => {
-            strand.opened(hub, uris, &watching.honoured).await;
-            Some(watching)
-        }
-        Err(error) => {
-            let (tenant, backend) = (&strand.tenant, &strand.home.config.name);
-            tracing::debug!(%tenant, %backend, %error, "a backend's resources are not subscribed to; tried again");
-            None
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use futures_util::FutureExt;
+    use tokio::time::Instant;
+
+    use super::Heard;
+    use super::Strand;
+    use crate::listen::upstream::tests::acme;
+    use crate::listen::upstream::tests::home;
+    use crate::model::tenant::Backend;
+
+    #[tokio::test]
+    async fn what_is_heard_at_the_last_moment_is_heard() {
+        let own: Arc<str> = "x://a".into();
+        for heard in [Heard::Nothing, Heard::Honoured, Heard::Refused] {
+            let strand = Strand::new(acme(), home(Backend::demo("notes")));
+            strand.add(&own, false);
+            let mut settled = Box::pin(strand.settled(&own, Instant::now() + Duration::from_millis(100)));
+            assert!(settled.as_mut().now_or_never().is_none());
+            // Before whoever waits is told of it.
+            strand.state().resources.get_mut(&own).unwrap().heard = heard;
+            assert_eq!(settled.await, heard);
+            assert_eq!(strand.state().resources[&own].late, heard == Heard::Nothing);
         }
     }
-}
-
-/// Takes what a subscription has still said before another one was open in its place.
-async fn finish(hub: &Hub, strand: &Strand, mut old: Open) {
-    for _ in 0..LEFTOVERS {
-        match old.watching.changes.next().now_or_never() {
-            Some(Some(change)) => tell(hub, strand, change).await,
-            Some(None) | None => return,
-        }
-    }
-}
-
-async fn tell(hub: &Hub, strand: &Strand, change: Change) {
-    match change {
-        Change::Resource(own) => {
-            hub.resource_changed(&strand.tenant, &strand.home.config.name, &own).await;
-        }
-        Change::Task(task) => {
-            let own = task.member(TASK_ID).and_then(|id| id.string()).unwrap_or_default();
-            hub.missed(&strand.tenant, &strand.home, &task::key(&strand.home.config.name, &own)).await;
-        }
-        // Not asked for here.
-        Change::Tools | Change::Prompts | Change::Resources => {}
-    }
-}
-
-async fn next(open: &mut Option<Open>) -> Option<Change> {
-    match open {
-        Some(open) => open.watching.changes.next().await,
-        None => pending().await,
-    }
-}
-
-async fn until(at: Option<Instant>) {
-    match at {
-        Some(at) => sleep_until(at).await,
-        None => pending().await,
-    }
-}
-
-/// How long nothing is tried after so many failures: doubled each time, up to a bound, and by chance.
-fn pause(limits: &Limits, failures: u32) -> Duration {
-    let doubled = limits.open_pause.saturating_mul(1 << failures.saturating_sub(1).min(16));
-    doubled.min(limits.open_pause_most).mul_f64(0.5 + chance::fraction() / 2.0)
 }

@@ -151,18 +151,13 @@ async fn a_subscription_ends_with_its_result_or_its_connection_and_can_be_opened
 #[tokio::test]
 async fn a_server_without_subscriptions_is_not_asked_again_for_a_while() {
     let unknown = r#"{"code":-32601,"message":"Method not found"}"#;
-    let empty = format!("data: {}\n\n", acknowledgement(json!({})));
-    let nothing = format!(
-        "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Length: {}\r\n\r\n{empty}",
-        empty.len()
-    );
     for behaviour in [
         Behaviour::Error(404, unknown.to_owned()),
         Behaviour::Error(200, unknown.to_owned()),
         Behaviour::Verbatim("HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n".to_owned()),
         Behaviour::Verbatim("HTTP/1.1 405 No\r\nContent-Length: 0\r\n\r\n".to_owned()),
+        Behaviour::Verbatim("HTTP/1.1 501 No\r\nContent-Length: 0\r\n\r\n".to_owned()),
         Behaviour::Result("{}".to_owned()),
-        Behaviour::Verbatim(nothing),
     ] {
         let upstream = Upstream::start().await;
         upstream.behave(LISTEN, behaviour.clone());
@@ -180,6 +175,53 @@ async fn a_server_without_subscriptions_is_not_asked_again_for_a_while() {
         backend.watch(Interest::in_lists()).await.unwrap();
         assert_eq!(upstream.count(LISTEN), 2, "{behaviour:?}");
     }
+}
+
+/// An answer that acknowledges this, and is over.
+fn acknowledging(notifications: Value) -> Behaviour {
+    let event = format!("data: {}\n\n", acknowledgement(notifications));
+    let head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Length:";
+    Behaviour::Verbatim(format!("{head} {}\r\n\r\n{event}", event.len()))
+}
+
+#[tokio::test]
+async fn a_subscription_of_which_nothing_is_honoured_says_nothing_of_another() {
+    let upstream = Upstream::start().await;
+    let refresh_time = Duration::from_millis(300);
+    let backend = modern(&upstream, Limits { refresh_time, ..limits() });
+    upstream.behave(LISTEN, acknowledging(json!({})));
+    let began = Instant::now();
+    let mut odd = backend.watch(wants(&["x://odd"])).await.unwrap();
+    assert!(odd.honoured.is_empty());
+    let honours = json!({"toolsListChanged": true, "resourceSubscriptions": ["x://1"]});
+    let watching = opened(&upstream, &backend, wants(&["x://1"]), honours).await;
+    assert_eq!((watching.honoured.tools, watching.honoured.uris.len()), (true, 1));
+    assert_eq!(next(&mut odd).await, None);
+    assert!(began.elapsed() >= refresh_time, "it is worth asking again");
+}
+
+#[tokio::test]
+async fn lists_and_resources_are_unheard_apart_and_never_in_place_of_what_is_open() {
+    let only = |uris: &[&str]| Interest { uris: wants(uris).uris, ..Interest::default() };
+    let without = Behaviour::Error(404, r#"{"code":-32601,"message":"Method not found"}"#.to_owned());
+    let upstream = Upstream::start().await;
+    let backend = modern(&upstream, limits());
+    upstream.behave(LISTEN, without.clone());
+    assert!(backend.watch(only(&["x://1"])).await.unwrap().honoured.is_empty());
+    assert!(backend.watch(only(&["x://2"])).await.unwrap().honoured.is_empty());
+    assert_eq!(upstream.count(LISTEN), 1);
+    let lists = opened(&upstream, &backend, Interest::in_lists(), json!({"toolsListChanged": true})).await;
+    assert!(lists.honoured.tools);
+    drop(lists);
+    eventually(|| upstream.say(":") == 0).await;
+
+    let backend = modern(&upstream, limits());
+    let honours = json!({"resourceSubscriptions": ["x://1"]});
+    let open = opened(&upstream, &backend, only(&["x://1"]), honours).await;
+    upstream.behave(LISTEN, without);
+    assert!(backend.watch(only(&["x://1", "x://2"])).await.is_err());
+    drop(open);
+    assert!(backend.watch(only(&["x://1", "x://2"])).await.unwrap().honoured.is_empty());
 }
 
 #[tokio::test]
@@ -357,6 +399,35 @@ async fn what_a_handshake_server_does_not_tell_is_not_honoured() {
     let watching = backend.watch(wants(&["x://1"])).await.unwrap();
     assert_eq!(watching.honoured, Interest { tools: true, ..Interest::default() });
     assert_eq!(told(&upstream, "resources/subscribe"), [""; 0]);
+}
+
+#[tokio::test]
+async fn a_handshake_server_that_refuses_one_resource_or_has_none_is_heard_of_the_rest() {
+    let only = |uri: &str| Interest { uris: vec![uri.into()], ..Interest::default() };
+    let upstream = server(ALL, 200).await;
+    let backend = handshake(&upstream, limits());
+    upstream.behave("x://1", Behaviour::Error(200, r#"{"code":-32602,"message":"No"}"#.to_owned()));
+    let mut refused = backend.watch(only("x://1")).await.unwrap();
+    assert!(refused.honoured.is_empty() && refused.changes.next().now_or_never().is_none());
+    assert_eq!(backend.watch(only("x://2")).await.unwrap().honoured, only("x://2"));
+
+    let upstream = server(r#"{"tools":{"listChanged":true},"resources":{}}"#, 200).await;
+    let backend = handshake(&upstream, limits());
+    assert!(backend.watch(only("x://1")).await.unwrap().honoured.is_empty());
+    assert!(backend.watch(Interest::in_lists()).await.unwrap().honoured.tools);
+}
+
+#[tokio::test]
+async fn a_resource_that_a_handshake_server_is_silent_about_takes_no_other_with_it() {
+    let upstream = server(ALL, 200).await;
+    upstream.behave("x://2", Behaviour::Hang);
+    let watch_time = Duration::from_secs(1);
+    let backend = handshake(&upstream, Limits { watch_time, ..Limits::default() });
+    let only = |uris: &[&str]| Interest { uris: wants(uris).uris, ..Interest::default() };
+    let watching = backend.watch(only(&["x://2", "x://1"])).await.unwrap();
+    assert_eq!(watching.honoured, only(&["x://1"]));
+    // Nobody knows whether it would be told of.
+    assert!(matches!(backend.watch(only(&["x://2"])).await, Err(BackendError::TimedOut { .. })));
 }
 
 #[tokio::test]
