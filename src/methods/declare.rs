@@ -5,11 +5,18 @@ use crate::model::tenant::Ask;
 use crate::model::tenant::Backend;
 use crate::protocol::json::Json;
 use crate::protocol::json::compose::Object;
+use crate::protocol::message::misspells;
 use crate::protocol::meta::UI;
 use crate::protocol::tasks;
 
 /// Longest thing that a client may say of an extension, in bytes: what is longer is not told.
 const EXTENSION_BYTES: usize = 4 << 10;
+
+/// The capabilities that are judged. In another case they are none to us, and some to peers that ignore it.
+const NAMES: [&str; 4] = ["elicitation", "sampling", "roots", tasks::EXTENSIONS];
+
+/// The modes of `elicitation`, likewise.
+const MODES: [&str; 2] = ["form", "url"];
 
 /// What of these client capabilities this backend is told, which may answer with `tasks` or not.
 ///
@@ -23,7 +30,7 @@ pub(super) fn carried(declared: &Json, backend: &Backend, tasks: bool) -> Json {
         // Nobody can tell a backend that a list of roots has changed.
         "roots" => (value.is_object() && may(Ask::Roots)).then(|| Object::new().finish()),
         tasks::EXTENSIONS => extensions(&value, backend, tasks),
-        _ => Some(value),
+        other => Some(value).filter(|_| !misspells(other, &NAMES)),
     };
     let all = declared.members().fold(Object::with_capacity(declared.bytes().len()), |all, (key, value)| {
         all.put_some(&key, told(&key, value).as_ref())
@@ -60,7 +67,7 @@ fn elicitation(declared: Json, refused: &[Ask]) -> Option<Json> {
     let left = declared.members().filter(|(mode, _)| match &**mode {
         "form" => !drops(Ask::Form),
         "url" => !drops(Ask::Url),
-        _ => true,
+        other => !misspells(other, &MODES),
     });
     Some(left.fold(Object::new(), |all, (mode, value)| all.put(&mode, &value)).finish())
 }
@@ -183,6 +190,16 @@ mod tests {
             (r#"{"roots":{"listChanged":true}}"#, &[], r#"{"roots":{}}"#),
             (r#"{"roots":{}}"#, &[Ask::Roots], "{}"),
             (r#"{"elicitation":true,"sampling":1,"roots":[]}"#, &[], "{}"),
+            (
+                r#"{"Elicitation":{},"SAMPLING":{},"\u017fampling":{},"rootS":{},"Extensions":{"a/b":{}}}"#,
+                &[],
+                "{}",
+            ),
+            (
+                r#"{"elicitation":{"Form":{},"url":{},"URL":{},"x":{}}}"#,
+                &[form],
+                r#"{"elicitation":{"url":{},"x":{}}}"#,
+            ),
             (r#"{"extensions":{"a/b":{}},"new":{"x":1.50}}"#, &Ask::ALL, r#"{"new":{"x":1.50}}"#),
         ] {
             let backend = Backend { refused: refused.to_vec(), ..Backend::demo("crm") };

@@ -11,25 +11,30 @@ use crate::backend::BackendCall;
 use crate::backend::BackendError;
 use crate::catalog::entry::Entry;
 use crate::catalog::snapshot::Snapshot;
+use crate::catalog::ui;
+use crate::catalog::ui::Host;
 use crate::exchange::Exchange;
 use crate::exchange::Frame;
 use crate::exchange::Reply;
 use crate::methods::CallError;
 use crate::methods::declare;
+use crate::methods::failed;
 use crate::methods::forward::Sent;
 use crate::methods::forward::forward;
 use crate::methods::links::Links;
+use crate::methods::media;
+use crate::methods::media::Blocks;
+use crate::methods::rounds::Asks;
+use crate::methods::rounds::asking;
 use crate::model::caller::Caller;
 use crate::model::limits::Limits;
+use crate::protocol::call::INPUT_RESPONSES;
 use crate::protocol::call::Outcome;
-use crate::protocol::call::RpcError;
-use crate::protocol::code;
 use crate::protocol::json::Json;
 use crate::protocol::json::change;
 use crate::protocol::json::compose::Object;
 use crate::protocol::meta::Meta;
 use crate::protocol::methods::Method;
-use crate::protocol::tasks::Status;
 use crate::protocol::tasks::TASK_ID;
 use crate::protocol::tasks::Task;
 use crate::router::task::seal;
@@ -116,12 +121,20 @@ pub async fn answer(
     metrics: &Arc<Metrics>,
 ) -> Result<Reply<CallError>, CallError> {
     let asks = exchange.call.method == Method::TasksGet;
-    let (of, links) = (task.clone(), Links::of(task, snapshot));
-    let capabilities = exchange.call.meta.capabilities.clone();
+    let telling = Telling {
+        asks: Asks::of(exchange, task, limits, metrics),
+        links: Links::of(task, snapshot),
+        host: Host::of(&exchange.call.meta),
+        media_bytes: limits.media_bytes,
+    };
+    if exchange.call.method == Method::TasksUpdate {
+        telling.asks.bounded(exchange.call.params.member(INPUT_RESPONSES))?;
+    }
+    let of = task.clone();
     let finish = move |outcome| match outcome {
-        Outcome::Result(result) if asks => told(&result, &of, &links, &capabilities),
-        // spec: SEP-2663, Ack-only Cancellation: it says nothing of the task.
-        Outcome::Result(ack) => Ok(Outcome::Result(with_id(&ack, &of.public))),
+        Outcome::Result(result) if asks => telling.told(&result, &of),
+        // spec: SEP-2663, Ack-only Cancellation: it says nothing of the task, and asks for nothing.
+        Outcome::Result(ack) => Ok(Outcome::Result(with_id(&asking(&ack, None), &of.public))),
         Outcome::Error(error) => Ok(Outcome::Error(error)),
         Outcome::Asks(_) | Outcome::Task(_) => {
             Err(BackendError::Invalid("it answers something else than a task is asked for"))
@@ -137,6 +150,8 @@ pub struct Asking<'a> {
     pub caller: &'a Arc<Caller>,
     /// What its client declared that it can do.
     pub capabilities: &'a Json,
+    /// Whether it reaches this process in clear text, as in development.
+    pub clear_text: bool,
     /// The limits of this process.
     pub limits: &'a Limits,
 }
@@ -152,16 +167,17 @@ pub async fn current(
     asking: Asking<'_>,
     task: &Entry,
     snapshot: &Arc<Snapshot>,
-    metrics: &Metrics,
+    metrics: &Arc<Metrics>,
 ) -> Result<Option<Json>, BackendError> {
-    let Asking { caller, capabilities, limits } = asking;
+    let Asking { caller, capabilities, clear_text, limits } = asking;
     let began = Instant::now();
+    let meta = Meta::bare(capabilities.clone());
     let call = BackendCall {
         caller: caller.clone(),
         method: Method::TasksGet,
         name: task.own.clone(),
         params: Object::new().finish(),
-        meta: Meta::bare(capabilities.clone()),
+        meta: meta.clone(),
         capabilities: declare::carried(capabilities, &task.home.config, true),
         responses: None,
         state: None,
@@ -180,8 +196,14 @@ pub async fn current(
     };
     let end = end.await;
     metrics.upstream(if end.is_ok() { Ended::Ok } else { Ended::Failed }, began.elapsed());
+    let telling = Telling {
+        asks: Asks::declared(capabilities, clear_text, task, limits, metrics),
+        links: Links::of(task, snapshot),
+        host: Host::of(&meta),
+        media_bytes: limits.media_bytes,
+    };
     let told = match end {
-        Ok(Outcome::Result(result)) => told(&result, task, &Links::of(task, snapshot), capabilities).ok(),
+        Ok(Outcome::Result(result)) => telling.told(&result, task).ok(),
         Ok(_) | Err(BackendError::Invalid(_)) => None,
         Err(error) => return Err(error),
     };
@@ -191,49 +213,47 @@ pub async fn current(
     }))
 }
 
-/// What its backend says of the task that `of` is, for a client with these capabilities.
-///
-/// spec: SEP-2663, Task Polling; rows EX-04, MR-02
-fn told(result: &Json, of: &Entry, links: &Links, capabilities: &Json) -> Result<Outcome, BackendError> {
-    let task = Task::read_detailed(result).map_err(BackendError::Invalid)?;
-    if task.id != *of.own {
-        return Err(BackendError::Invalid("it tells of another task than the one that was asked for"));
-    }
-    let asked = result.member("inputRequests").filter(|_| task.status == Status::InputRequired);
-    if let Some(asked) = asked
-        && let Some(lacking) = lacking(&asked, capabilities)?
-    {
-        return Ok(Outcome::Error(lacking));
-    }
-    let result = with_id(result, &of.public);
-    let shown = change::member(&result, "result", |result| links.content(result));
-    Ok(Outcome::Result(shown.unwrap_or(result)))
+/// What has to be known of who hears what a task is at.
+struct Telling {
+    /// What it may be asked.
+    asks: Asks,
+    links: Links,
+    /// What it does with views.
+    host: Host,
+    media_bytes: usize,
 }
 
-/// Why a client with these capabilities cannot be asked for this input.
-///
-/// spec: patterns/mrtr, Server Requirements
-fn lacking(asked: &Json, capabilities: &Json) -> Result<Option<RpcError>, BackendError> {
-    let mut lacks = Vec::new();
-    for (_, request) in asked.members() {
-        let capability = match request.member("method").and_then(|method| method.string()).as_deref() {
-            Some("elicitation/create") => "elicitation",
-            Some("sampling/createMessage") => "sampling",
-            Some("roots/list") => "roots",
-            _ => return Err(BackendError::Invalid("its task asks for what no client answers")),
-        };
-        let declared = capabilities.member(capability).is_some_and(|capability| capability.is_object());
-        if !declared && !lacks.contains(&capability) {
-            lacks.push(capability);
+impl Telling {
+    /// What its backend says of the task that `of` is. What it asks is judged like what a call asks, and
+    /// its result becomes what the call's would.
+    ///
+    /// spec: SEP-2663, Task Polling; rows EX-04, MR-02
+    fn told(&self, result: &Json, of: &Entry) -> Result<Outcome, BackendError> {
+        let task = Task::read_detailed(result).map_err(BackendError::Invalid)?;
+        if task.id != *of.own {
+            return Err(BackendError::Invalid("it tells of another task than the one that was asked for"));
+        }
+        Ok(match self.asks.task(result, &self.links)? {
+            Ok(task) => {
+                let task = with_id(&task, &of.public);
+                let ended = change::member(&task, "result", |result| Some(self.ended(result)));
+                Outcome::Result(ended.unwrap_or(task))
+            }
+            Err(refused) => refused,
+        })
+    }
+
+    /// The result of a task as that of a call: it asks for nothing.
+    fn ended(&self, result: &Json) -> Json {
+        if let Some(problem) = media::too_large(result, Blocks::Content, self.media_bytes) {
+            return failed(&problem);
+        }
+        let result = Outcome::Result(asking(result, None));
+        match ui::shown(self.links.change(result, Links::content), self.host) {
+            Outcome::Result(result) | Outcome::Asks(result) | Outcome::Task(result) => result,
+            Outcome::Error(error) => failed(&error.message),
         }
     }
-    if lacks.is_empty() {
-        return Ok(None);
-    }
-    let required = lacks.iter().fold(Object::new(), |all, name| all.put(name, &Object::new().finish()));
-    let data = Object::new().put("requiredCapabilities", &required.finish()).finish();
-    let message = "the task waits for input that the client does not say it can give".to_owned();
-    Ok(Some(RpcError { code: code::MISSING_CAPABILITY, message, data: Some(data) }))
 }
 
 /// `json` with our id in the place of its backend's, where it has one.

@@ -97,13 +97,15 @@ impl Audience for Standing {
     }
 
     async fn task(&self, key: &str) -> Result<Option<Json>, Late> {
-        let (app, Party { caller, tenant, .. }) = (&self.app, &self.party);
+        let (app, Party { caller, tenant, endpoint, .. }) = (&self.app, &self.party);
         let Some(id) = self.tasks.get(key) else { return Ok(None) };
         let Some(tenant) = app.tenants.current().tenant(&tenant.name) else { return Ok(None) };
         let snapshot = app.catalogs.snapshot(&tenant).await;
         let found = router::task::find(&snapshot, &tenant, caller, id, &app.keys, app.clock.now());
         let Some(task) = found else { return Ok(None) };
-        let asking = Asking { caller, capabilities: &self.capabilities, limits: &app.limits };
+        let (capabilities, limits) = (&self.capabilities, &app.limits);
+        let clear_text = endpoint.resource.starts_with("http:");
+        let asking = Asking { caller, capabilities, clear_text, limits };
         methods::tasks::current(asking, &task, &snapshot, &app.metrics).await.map_err(|_| Late)
     }
 }

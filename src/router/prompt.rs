@@ -1,5 +1,6 @@
 //! `prompts/get`: which prompt, and whether its arguments are there.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use crate::catalog::entry::Prompt;
@@ -29,8 +30,9 @@ pub(super) fn prompt(snapshot: &Snapshot, exchange: &Exchange) -> Result<Arc<Pro
     }
     check_retry(&call.params)?;
     let prompt = found.filter(|_| allowed).ok_or_else(|| RouteError::UnknownPrompt(shown(name)))?;
-    let has = |name: &Arc<str>| arguments.as_ref().is_some_and(|all| all.member(name).is_some());
-    match prompt.required.iter().find(|name| !has(name)) {
+    // Read once: there may be much of it, and much that is required.
+    let given: HashSet<_> = arguments.iter().flat_map(|all| all.members()).map(|(name, _)| name).collect();
+    match prompt.required.iter().find(|name| !given.contains(&***name)) {
         Some(missing) => Err(RouteError::MissingArgument(missing.clone())),
         None => Ok(prompt.clone()),
     }

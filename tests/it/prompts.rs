@@ -1,5 +1,7 @@
 //! Prompts and completion through the front door.
 
+use std::time::Instant;
+
 use serde_json::Value;
 use serde_json::json;
 
@@ -88,6 +90,38 @@ async fn unknown_prompts_and_wrong_arguments_are_refused() {
     let missing = alice.prompt("crm_greet", json!({})).await.message();
     assert_eq!(missing["error"]["message"], "the prompt needs the argument \"whom\", a string");
     assert_eq!(last(&crm, "prompts/get"), None, "nobody was asked");
+    gw.stop().await;
+}
+
+// LT-14
+#[tokio::test]
+async fn a_prompt_has_so_many_arguments_and_they_are_looked_for_once() {
+    let crm = Upstream::start().await;
+    let prompt = |name: &str, count: usize| {
+        let arguments: Vec<_> =
+            (0..count).map(|n| json!({"name": format!("a{n}"), "required": true})).collect();
+        json!({"name": name, "arguments": arguments}).to_string()
+    };
+    crm.prompt("one", &prompt("one", 1));
+    crm.prompt("many", &prompt("many", 256)).prompt("more", &prompt("more", 257));
+    let gw = Gateway::start(&acme_and_other(&[crm.backend("crm", "")])).await;
+    let alice = gw.caller("acme", "alice", "");
+    assert_eq!(alice.prompts().await, ["crm_many", "crm_one"]);
+    let filler = (0..50_000).map(|n| (format!("filler number {n}"), json!("a value of some length")));
+    let mut arguments: serde_json::Map<String, Value> = filler.collect();
+    let missing = async |name: &str, arguments: &serde_json::Map<String, Value>, lacks: &str| {
+        let began = Instant::now();
+        let answer = alice.prompt(name, json!(arguments)).await.message();
+        let said = format!("the prompt needs the argument \"{lacks}\", a string");
+        assert_eq!(answer["error"]["message"], said);
+        began.elapsed()
+    };
+    let one = missing("crm_one", &arguments, "a0").await;
+    arguments.extend((0..255).map(|n| (format!("a{n}"), json!("x"))));
+    let many = missing("crm_many", &arguments, "a255").await;
+    assert!(many < one * 5, "as long for many as for one: {many:?}, {one:?}");
+    arguments.insert("a255".to_owned(), json!("x"));
+    alice.prompt("crm_many", json!(arguments)).await.result();
     gw.stop().await;
 }
 

@@ -217,7 +217,7 @@ async fn what_a_task_is_at_is_relayed_if_it_is_the_task_that_was_asked_for() {
     }
 
     // Input is asked of who can give it.
-    let asks = r#"{"k":{"method":"elicitation/create","params":{"message":"?", "x":1.10E+2}},"r":{"method":"roots/list"}}"#;
+    let asks = r#"{"k":{"method":"elicitation/create","params":{"message":"?", "x":1.10E+2,"requestedSchema":{ }}},"r":{"method":"roots/list"}}"#;
     upstream
         .behave("tasks/get", task("complete", OWN, "input_required", &format!(r#","inputRequests":{asks}"#)));
     let params = format!(r#","taskId":"{id}""#);
@@ -233,6 +233,139 @@ async fn what_a_task_is_at_is_relayed_if_it_is_the_task_that_was_asked_for() {
     // What its backend does not know, it says itself.
     upstream.behave("tasks/get", Behaviour::Error(200, r#"{"code":-32602,"message":"Unknown task"}"#.into()));
     assert_eq!(about(&alice, "tasks/get", &id).await.refusal(), (200, -32602));
+    gw.stop().await;
+}
+
+// spec: rows EX-04, MR-02, MR-07, GW-04
+#[tokio::test]
+async fn what_a_task_asks_is_judged_like_what_a_call_asks() {
+    let upstream = working().await;
+    let form = |field: &str| {
+        let properties = format!(r#"{{"{field}":{{"type":"string"}}}}"#);
+        format!(
+            r#"{{"method":"elicitation/create","params":{{"message":"m","requestedSchema":{{"type":"object","properties":{properties}}}}}}}"#
+        )
+    };
+    let url = |url: &str| {
+        format!(r#"{{"method":"elicitation/create","params":{{"mode":"url","message":"m","url":"{url}"}}}}"#)
+    };
+    let sampling = r#"{"method":"sampling/createMessage","params":{"messages":[],"maxTokens":1}}"#;
+    let roots = r#"{"method":"roots/list"}"#;
+    let able = CLIENT.replacen('{', r#"{"elicitation":{"form":{},"url":{}},"sampling":{},"roots":{},"#, 1);
+    for (refuse, wanted, reason) in [
+        ("", form("password"), "secret"),
+        ("", url("javascript:alert(1)"), "url"),
+        (", refuse: [forms]", form("name"), "forms"),
+        (", refuse: [urls]", url("https://x.example/"), "urls"),
+        (", refuse: [sampling]", sampling.to_owned(), "sampling"),
+        (", refuse: [roots]", roots.to_owned(), "roots"),
+    ] {
+        let (gw, alice) = before(&upstream, refuse).await;
+        let asks = format!(r#","inputRequests":{{"k":{wanted}}}"#);
+        upstream.behave("echo", task("task", OWN, "input_required", &asks));
+        let refused = call(&alice, "up_echo", &able).await;
+        assert_eq!(refused.refusal(), (200, -32603), "{reason}: {}", refused.text());
+        assert!(refused.text().contains("the backend asks"), "{}", refused.text());
+
+        // Where nobody waits for answers, nobody is asked.
+        let more = format!(r#"{asks},"InputRequests":{{"k":{wanted}}}"#);
+        upstream.behave("echo", task("task", OWN, "working", &more));
+        let begun = call(&alice, "up_echo", &able).await;
+        let id = begun.result()["taskId"].as_str().unwrap().to_owned();
+        assert!(!begun.text().contains("nputRequests") && begun.text().contains(REST), "{}", begun.text());
+        for method in ["tasks/update", "tasks/cancel"] {
+            upstream.behave(method, task("complete", OWN, "input_required", &more));
+        }
+        upstream.behave("tasks/get", task("complete", OWN, "cancelled", &more));
+        for method in ABOUT {
+            let told = about(&alice, method, &id).await;
+            assert_eq!(told.result()["taskId"], id, "{}", told.text());
+            assert!(!told.text().contains("nputRequests"), "{method}: {}", told.text());
+        }
+
+        upstream.behave("tasks/get", task("complete", OWN, "input_required", &asks));
+        let params = format!(r#","taskId":"{id}""#);
+        let refused = ask(&alice, "tasks/get", Some(&id), &params, &able).await;
+        assert_eq!(refused.refusal(), (200, -32603), "{reason}: {}", refused.text());
+        assert!(refused.text().contains("the backend asks"), "{}", refused.text());
+        let counted = format!(r#"fondaco_asks_refused_total{{reason="{reason}"}} 2"#);
+        assert!(gw.app.metrics.encode().contains(&counted), "{counted}");
+        gw.stop().await;
+    }
+}
+
+// spec: rows MR-02, MR-05
+#[tokio::test]
+async fn what_a_task_asks_and_is_told_has_bounds() {
+    let upstream = working().await;
+    let (gw, alice) = before(&upstream, "").await;
+    let id = made(&alice, "up_echo").await;
+    let able = CLIENT.replacen('{', r#"{"roots":{},"#, 1);
+    let many = |count: usize, each: &str| {
+        (0..count).map(|n| format!(r#""k{n}":{each}"#)).collect::<Vec<_>>().join(",")
+    };
+    let params = format!(r#","taskId":"{id}""#);
+    upstream.behave("tasks/update", Behaviour::Result("{}".into()));
+    for (count, fits) in [(32, true), (33, false)] {
+        let asks = format!(r#","inputRequests":{{{}}}"#, many(count, r#"{"method":"roots/list"}"#));
+        upstream.behave("tasks/get", task("complete", OWN, "input_required", &asks));
+        upstream.behave("echo", task("task", OWN, "input_required", &asks));
+        let told = ask(&alice, "tasks/get", Some(&id), &params, &able).await;
+        let begun = call(&alice, "up_echo", &able).await;
+        let answers = format!(r#"{params},"inputResponses":{{{}}}"#, many(count, "{}"));
+        let ack = ask(&alice, "tasks/update", Some(&id), &answers, &able).await;
+        if fits {
+            for answer in [told, begun] {
+                assert_eq!(answer.result()["inputRequests"].as_object().unwrap().len(), count);
+            }
+            ack.result();
+        } else {
+            assert_eq!((told.refusal(), begun.refusal()), ((200, -32603), (200, -32603)));
+            assert_eq!(ack.refusal(), (400, -32602), "{}", ack.text());
+        }
+    }
+    assert_eq!(upstream.count("tasks/update"), 1);
+    // Who has not said that it can be asked is not, from the beginning.
+    upstream.behave(
+        "echo",
+        task("task", OWN, "input_required", r#","inputRequests":{"k":{"method":"roots/list"}}"#),
+    );
+    assert_eq!(call(&alice, "up_echo", CLIENT).await.refusal(), (400, -32021));
+    gw.stop().await;
+}
+
+// spec: rows EX-04, EX-07
+#[tokio::test]
+async fn the_result_of_a_task_becomes_what_a_calls_would() {
+    let upstream = working().await;
+    let gw = Gateway::start_with(&tenants(&upstream.backend("up", ""), "{issuer}"), |settings| {
+        settings.limits.media_bytes = 1 << 10;
+    })
+    .await;
+    let alice = gw.caller("acme", "alice", "");
+    let id = made(&alice, "up_echo").await;
+    let shows = CLIENT.replace("}}}", r#"},"io.modelcontextprotocol/ui":{}}}"#);
+    let params = format!(r#","taskId":"{id}""#);
+    let ends = |result: &str| task("complete", OWN, "completed", &format!(r#","result":{result}"#));
+    upstream.behave("tasks/get", ends(r#"{"content":[],"_meta":{"ui":{"resourceUri":"ui://v"},"n":1.0}}"#));
+    let told = ask(&alice, "tasks/get", Some(&id), &params, CLIENT).await;
+    assert!(told.text().contains(r#""result":{"content":[],"_meta":{"n":1.0}}"#), "{}", told.text());
+    let told = ask(&alice, "tasks/get", Some(&id), &params, &shows).await;
+    assert!(told.result()["result"]["_meta"]["ui"]["resourceUri"].is_string(), "{}", told.text());
+    let image =
+        |bytes: usize| format!(r#"{{"content":[{{"type":"image","data":"{}"}}]}}"#, "A".repeat(bytes));
+    for (bytes, fits) in [(1 << 10, true), ((1 << 10) + 1, false)] {
+        upstream.behave("tasks/get", ends(&image(bytes)));
+        let told = about(&alice, "tasks/get", &id).await.result();
+        assert_eq!(told["status"], "completed");
+        assert_eq!(told["result"].get("isError").is_none(), fits, "{bytes}");
+        assert_eq!(told.to_string().contains("at most 1024 are relayed"), !fits, "{bytes}");
+    }
+    upstream.behave(
+        "tasks/get",
+        ends(r#"{"content":[],"resultType":"input_required","inputRequests":{"k":{}}}"#),
+    );
+    assert!(!about(&alice, "tasks/get", &id).await.text().contains("inputRequests"));
     gw.stop().await;
 }
 

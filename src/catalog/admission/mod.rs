@@ -77,6 +77,9 @@ pub enum Unfit {
     /// A template that cannot be used.
     #[error(transparent)]
     Template(#[from] TemplateProblem),
+    /// A prompt with more arguments than are taken.
+    #[error("it has more than {0} arguments")]
+    Arguments(usize),
     /// Only ever run as a task.
     #[error("it is only run as a task, which is not relayed")]
     TaskOnly,

@@ -14,12 +14,40 @@ use crate::protocol::json::Json;
 use crate::protocol::json::Kind;
 use crate::protocol::json::change;
 use crate::protocol::json::compose::Object;
+use crate::protocol::message::misspells;
 
 /// A way to include context, which asks for none.
 const NO_CONTEXT: &str = "none";
 
 /// What of sampling only a client with its own capability takes.
 const TOOLS: [&str; 2] = ["tools", "toolChoice"];
+
+/// The blocks of a message that belong to tools.
+const TOOL_BLOCKS: [&str; 2] = ["tool_use", "tool_result"];
+
+/// The members of an entry, and those of its params that are judged. Peers that ignore case would read
+/// others for them.
+const ENTRY: [&str; 2] = ["method", "params"];
+const PARAMS: [&str; 10] = [
+    "mode",
+    "message",
+    "requestedSchema",
+    "url",
+    "elicitationId",
+    "messages",
+    "includeContext",
+    "tools",
+    "toolChoice",
+    TASK,
+];
+
+/// How requests became tasks before the extension for it: nobody asks a client for one here.
+const TASK: &str = "task";
+
+/// What a form, a URL and everything else have no use for, and nobody judges in it.
+const NOT_IN_FORMS: &[&str] = &[TASK, "url", "elicitationId"];
+const NOT_WITH_URLS: &[&str] = &[TASK, "requestedSchema"];
+const NOT_IN_OTHERS: &[&str] = &[TASK];
 
 /// What is known when an entry is judged.
 pub(super) struct Judging<'a> {
@@ -101,11 +129,11 @@ impl Judging<'_> {
             return Err(BackendError::Invalid("it asks a client something whose `params` are no object"));
         }
         match (method.as_deref(), params) {
-            (Some("elicitation/create"), Some(params)) => self.elicitation(&params),
+            (Some("elicitation/create"), Some(params)) => self.elicitation(entry, &params),
             (Some("sampling/createMessage"), Some(params)) => Ok(self.sampling(entry, &params)),
-            (Some("roots/list"), _) => Ok(match self.able.roots {
+            (Some("roots/list"), params) => Ok(match self.able.roots {
                 _ if self.refuses(Ask::Roots) => Verdict::Refused(Refusal::Tenant(Ask::Roots)),
-                true => goes(Ask::Roots),
+                true => goes(Ask::Roots, entry, params.as_ref(), NOT_IN_OTHERS),
                 false => Verdict::Lacks("roots", None),
             }),
             _ => Err(BackendError::Invalid("it asks a client something that no client can be asked")),
@@ -116,34 +144,34 @@ impl Judging<'_> {
         self.refused.contains(&ask)
     }
 
-    fn elicitation(&self, params: &Json) -> Result<Verdict, BackendError> {
+    fn elicitation(&self, entry: &Json, params: &Json) -> Result<Verdict, BackendError> {
         let text = |key: &str| params.member(key).map(|value| value.string());
-        if !matches!(text("message"), Some(Some(_))) {
+        let Some(Some(message)) = text("message") else {
             return Err(BackendError::Invalid("it asks a user something without a `message`"));
-        }
+        };
         match text("mode") {
-            None => self.form(params),
-            Some(Some(mode)) if mode == "form" => self.form(params),
-            Some(Some(mode)) if mode == "url" => self.url(params),
+            None => self.form(entry, params, &message),
+            Some(Some(mode)) if mode == "form" => self.form(entry, params, &message),
+            Some(Some(mode)) if mode == "url" => self.url(entry, params),
             Some(_) => Err(BackendError::Invalid("it asks a user something in an unknown mode")),
         }
     }
 
-    fn form(&self, params: &Json) -> Result<Verdict, BackendError> {
+    fn form(&self, entry: &Json, params: &Json, message: &str) -> Result<Verdict, BackendError> {
         let schema = params.member("requestedSchema").filter(Json::is_object);
         let schema = schema.ok_or(BackendError::Invalid("it asks for a form without `requestedSchema`"))?;
         Ok(if self.refuses(Ask::Form) {
             Verdict::Refused(Refusal::Tenant(Ask::Form))
-        } else if secret::is_asked(&schema) {
+        } else if secret::is_asked(message, &schema) {
             Verdict::Refused(Refusal::Secret)
         } else if self.able.form {
-            goes(Ask::Form)
+            goes(Ask::Form, entry, Some(params), NOT_IN_FORMS)
         } else {
             Verdict::Lacks("elicitation", Some("form"))
         })
     }
 
-    fn url(&self, params: &Json) -> Result<Verdict, BackendError> {
+    fn url(&self, entry: &Json, params: &Json) -> Result<Verdict, BackendError> {
         let url = params.member("url").and_then(|url| url.string());
         let url = url.ok_or(BackendError::Invalid("it asks to open a URL without `url`"))?;
         Ok(if self.refuses(Ask::Url) {
@@ -151,7 +179,7 @@ impl Judging<'_> {
         } else if !may_open(&url, self.clear_text) {
             Verdict::Refused(Refusal::Url)
         } else if self.able.url {
-            goes(Ask::Url)
+            goes(Ask::Url, entry, Some(params), NOT_WITH_URLS)
         } else {
             Verdict::Lacks("elicitation", Some("url"))
         })
@@ -165,34 +193,73 @@ impl Judging<'_> {
         if !self.able.sampling {
             return Verdict::Lacks("sampling", None);
         }
-        if !self.able.tools && TOOLS.iter().any(|key| params.member(key).is_some()) {
+        if !self.able.tools && has_tools(params) {
             return Verdict::Lacks("sampling", Some("tools"));
         }
         let included = params.member("includeContext");
         let asks = included.is_some_and(|value| value.string_ref().is_none_or(|word| word != NO_CONTEXT));
-        let stripped = (asks && !self.able.context).then(|| without(params, "includeContext"));
+        let stripped =
+            (asks && !self.able.context).then(|| without(params, &["includeContext"], &[])).flatten();
         // Links in what it calls a tool's result are left as they are.
         let linked = self.links.messages(stripped.as_ref().unwrap_or(params)).or(stripped);
-        let changed = linked.and_then(|params| change::member(entry, "params", |_| Some(params)));
-        Verdict::Goes { ask: Ask::Sampling, changed, context: asks && self.able.context }
+        let params = without(linked.as_ref().unwrap_or(params), NOT_IN_OTHERS, &PARAMS).or(linked);
+        Verdict::Goes { ask: Ask::Sampling, changed: with(entry, params), context: asks && self.able.context }
     }
 }
 
-fn goes(ask: Ask) -> Verdict {
-    Verdict::Goes { ask, changed: None, context: false }
+/// Whether sampling with these params needs a client that has tools.
+///
+/// spec: client/sampling, Tools in Sampling
+fn has_tools(params: &Json) -> bool {
+    let is_block = |block: &Json| {
+        block
+            .member("type")
+            .is_some_and(|kind| TOOL_BLOCKS.iter().any(|of| kind.string().as_deref() == Some(of)))
+    };
+    let has_block = |message: Json| {
+        let Some(content) = message.member("content") else { return false };
+        is_block(&content) || content.elements().any(|block| is_block(&block))
+    };
+    TOOLS.iter().any(|key| params.member(key).is_some())
+        || params.member("messages").is_some_and(|messages| messages.elements().any(has_block))
 }
 
-fn without(object: &Json, left_out: &str) -> Json {
-    let members = object.members().filter(|(key, _)| key != left_out);
-    members
-        .fold(Object::with_capacity(object.bytes().len()), |all, (key, value)| all.put(&key, &value))
-        .finish()
+/// The entry goes, without the members of its params that it has no use for.
+fn goes(ask: Ask, entry: &Json, params: Option<&Json>, unused: &[&str]) -> Verdict {
+    let params = params.and_then(|params| without(params, unused, &PARAMS));
+    Verdict::Goes { ask, changed: with(entry, params), context: false }
 }
 
-/// Whether a user may be sent there: nobody reads along, and the URL is nobody's credential.
+/// The entry with these params, if they are others, and without members that could be read for its own.
+fn with(entry: &Json, params: Option<Json>) -> Option<Json> {
+    let changed = params.and_then(|params| change::member(entry, "params", |_| Some(params)));
+    without(changed.as_ref().unwrap_or(entry), &[], &ENTRY).or(changed)
+}
+
+/// The object without these members, and without what spells a known one in another case, if there are any.
+fn without(object: &Json, left_out: &[&str], known: &[&str]) -> Option<Json> {
+    let is_kept = |key: &str| !left_out.contains(&key) && !misspells(key, known);
+    if object.members().all(|(key, _)| is_kept(&key)) {
+        return None;
+    }
+    let kept = object.members().filter(|(key, _)| is_kept(key));
+    let whole = Object::with_capacity(object.bytes().len());
+    Some(kept.fold(whole, |all, (key, value)| all.put(&key, &value)).finish())
+}
+
+/// Whether a user may be sent there: nobody reads along, the URL is nobody's credential, and every reader
+/// of it finds the same host in it.
 ///
 /// spec: client/elicitation, Safe URL Handling
 fn may_open(url: &str, clear_text: bool) -> bool {
+    let rest = url.strip_prefix("https://").or_else(|| url.strip_prefix("http://").filter(|_| clear_text));
+    let Some(rest) = rest else { return false };
+    // Readers take the first for nothing, and the last for a slash, or do not.
+    let is_odd = |letter: char| letter.is_whitespace() || letter.is_control() || letter == '\\';
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    if authority.is_empty() || authority.contains('@') || url.contains(is_odd) {
+        return false;
+    }
     let Ok(url) = Url::parse(url) else { return false };
     let is_loopback = match url.host() {
         Some(Host::Domain(name)) => name == "localhost",
@@ -200,8 +267,7 @@ fn may_open(url: &str, clear_text: bool) -> bool {
         Some(Host::Ipv6(address)) => address.is_loopback(),
         None => false,
     };
-    let is_safe = url.scheme() == "https" || url.scheme() == "http" && is_loopback && clear_text;
-    is_safe && url.username().is_empty() && url.password().is_none()
+    url.scheme() == "https" || is_loopback
 }
 
 /// What a client has to declare for what it lacks, as a `ClientCapabilities` object.
@@ -329,7 +395,23 @@ mod tests {
     fn a_user_is_sent_to_safe_urls() {
         for (url, safe, in_development) in [
             ("https://x.example/a?b=c", true, true),
-            ("HTTPS://x.example", true, true),
+            ("HTTPS://x.example", false, false),
+            ("https:x.example", false, false),
+            ("https:/x.example", false, false),
+            ("https:///x.example", false, false),
+            ("https://x.example\\@y.example/", false, false),
+            ("https://x.example/a\\b", false, false),
+            (" https://x.example/", false, false),
+            ("https://x.example/ ", false, false),
+            ("https://x.example/a b", false, false),
+            ("https://x.ex\tample/", false, false),
+            ("https://x.example/\n", false, false),
+            ("https://x.example/\u{7f}", false, false),
+            ("https://x.example/\u{a0}", false, false),
+            ("https://@x.example/", false, false),
+            ("https://x.example/@a", true, true),
+            ("https:\\\\x.example/", false, false),
+            ("HTTP://localhost/", false, false),
             ("http://x.example/", false, false),
             ("http://localhost:8080/", false, true),
             ("http://127.0.0.1/", false, true),
@@ -350,6 +432,36 @@ mod tests {
         let secret = FORM.replace("name", "password");
         assert_eq!(told(ALL, &[], &secret), format!("refused: {}", Refusal::Secret.reason()));
         assert_eq!(told("{}", &[], &secret), format!("refused: {}", Refusal::Secret.reason()));
+    }
+
+    // spec: row MR-02
+    #[test]
+    fn what_nobody_judges_is_not_relayed() {
+        let with =
+            |entry: &str, more: &str| entry.replace(r#""params":{"#, &format!(r#""params":{{{more},"#));
+        for (entry, more) in [
+            (FORM, r#""task":{"ttl":1}"#),
+            (URL, r#""task":{"ttl":1}"#),
+            (SAMPLING, r#""task":{"ttl":1}"#),
+            (FORM, r#""url":"javascript:alert(1)","elicitationId":"x""#),
+            (FORM, r#""URL":"javascript:alert(1)""#),
+            (FORM, r#""RequestedSchema":{}"#),
+            (URL, r#""requestedSchema":{"properties":{"password":{"type":"string"}}}"#),
+            (SAMPLING, r#""Tools":[]"#),
+        ] {
+            assert_ne!(with(entry, more), entry);
+            assert_eq!(told(ALL, &[], &with(entry, more)), entry, "{more}");
+        }
+        let twice = FORM.replacen('{', r#"{"Method":"sampling/createMessage","#, 1);
+        assert_eq!(told(ALL, &[], &twice), FORM);
+        let roots = r#"{"method":"roots/list","params":{"task":{},"x":1.50}}"#;
+        assert_eq!(told(ALL, &[], roots), r#"{"method":"roots/list","params":{"x":1.50}}"#);
+        assert_eq!(told(ALL, &[], &with(URL, r#""elicitationId":"x""#)), "goes: Url false");
+        for content in [r#"{"type":"tool_use"}"#, r#"[{"type":"text"},{"type":"tool_result"}]"#] {
+            let tools = SAMPLING.replace("[]", &format!(r#"[{{"role":"user","content":{content}}}]"#));
+            assert_eq!(told(r#"{"sampling":{}}"#, &[], &tools), r#"{"sampling":{"tools":{}}}"#, "{content}");
+            assert_eq!(told(ALL, &[], &tools), "goes: Sampling false");
+        }
     }
 
     #[test]

@@ -23,6 +23,7 @@ use crate::methods::rounds::entry::Judging;
 use crate::methods::rounds::entry::Refusal;
 use crate::methods::rounds::entry::Verdict;
 use crate::model::clock::Clock;
+use crate::model::limits::Limits;
 use crate::model::tenant;
 use crate::model::tenant::Ask;
 use crate::protocol::call::INPUT_RESPONSES;
@@ -32,7 +33,10 @@ use crate::protocol::call::RpcError;
 use crate::protocol::code;
 use crate::protocol::json::Json;
 use crate::protocol::json::compose::Object;
+use crate::protocol::message::misspells;
 use crate::protocol::methods::Method;
+use crate::protocol::tasks::Status;
+use crate::protocol::tasks::Task;
 use crate::router::RouteError;
 use crate::router::state::Occasion;
 use crate::router::state::State;
@@ -65,21 +69,28 @@ pub(super) struct Rounds {
     occasion: Occasion,
     /// How often it has asked so far, as far as its state tells.
     round: u8,
-    declared: Json,
-    config: Arc<tenant::Backend>,
-    clear_text: bool,
+    asks: Asks,
     bounds: Bounds,
     sealing: Sealing,
-    metrics: Arc<Metrics>,
 }
 
 #[derive(Clone, Copy)]
 struct Bounds {
     rounds: usize,
-    entries: usize,
-    bytes: usize,
     state_bytes: usize,
     state_seconds: u64,
+}
+
+/// What a client may be asked, in a call and by a task alike.
+pub(super) struct Asks {
+    /// What is answered if it may not.
+    method: Method,
+    declared: Json,
+    config: Arc<tenant::Backend>,
+    clear_text: bool,
+    entries: usize,
+    bytes: usize,
+    metrics: Arc<Metrics>,
 }
 
 impl Rounds {
@@ -96,22 +107,17 @@ impl Rounds {
         let mut rounds = Self {
             occasion: Occasion::of(exchange, entry),
             round: 0,
-            declared: call.meta.capabilities.clone(),
-            config: entry.home.config.clone(),
-            clear_text: exchange.endpoint.resource.starts_with("http:"),
+            asks: Asks::of(exchange, entry, limits, metrics),
             bounds: Bounds {
                 rounds: limits.rounds,
-                entries: limits.input_entries,
-                bytes: limits.input_bytes,
                 state_bytes: limits.state_bytes,
                 state_seconds: limits.state_time.as_secs(),
             },
             sealing: sealing.clone(),
-            metrics: Arc::clone(metrics),
         };
         let mut retry = Retry::default();
         if call.is_retry() {
-            retry.responses = rounds.bounded(call.params.member(INPUT_RESPONSES))?;
+            retry.responses = rounds.asks.bounded(call.params.member(INPUT_RESPONSES))?;
             let handle = call.params.member(REQUEST_STATE).and_then(|handle| handle.string());
             if let Some(handle) = handle {
                 let state = rounds.occasion.open(&sealing.keys, &handle, sealing.clock.now())?;
@@ -121,7 +127,82 @@ impl Rounds {
         Ok((rounds, retry))
     }
 
-    fn bounded(&self, responses: Option<Json>) -> Result<Option<Json>, RouteError> {
+    /// The backend's outcome as the client's: what it asks, or its task does, if it does, and may.
+    pub(super) fn settle(&self, outcome: Outcome, links: &Links) -> Result<Outcome, BackendError> {
+        match outcome {
+            Outcome::Asks(result) => self.ask(&result, links),
+            // What it asks is refused like what is asked of a task later.
+            Outcome::Task(result) => self.asks.task(&result, links).map(|told| match told {
+                Ok(task) => Outcome::Task(task),
+                Err(refused) => refused,
+            }),
+            other => Ok(other),
+        }
+    }
+
+    fn ask(&self, result: &Json, links: &Links) -> Result<Outcome, BackendError> {
+        if usize::from(self.round) >= self.bounds.rounds {
+            return Ok(self.asks.refuse(self.asks.method, Refusal::Rounds));
+        }
+        let mut whole = Object::with_capacity(result.bytes().len() + 256);
+        for (key, value) in result.members() {
+            whole = match &*key {
+                INPUT_REQUESTS => match self.asks.requests(self.asks.method, &value, links)? {
+                    Ok(requests) => whole.put(INPUT_REQUESTS, &requests),
+                    Err(refused) => return Ok(refused),
+                },
+                REQUEST_STATE => whole.put_str(REQUEST_STATE, &self.seal(&value)?),
+                // It is for this round, and nobody may keep it.
+                "ttlMs" | "cacheScope" => whole,
+                other if misspells(other, &[INPUT_REQUESTS, REQUEST_STATE]) => whole,
+                _ => whole.put(&key, &value),
+            };
+        }
+        Ok(Outcome::Asks(whole.finish()))
+    }
+
+    fn seal(&self, state: &Json) -> Result<String, BackendError> {
+        let upstream = state.string().ok_or(BackendError::Invalid("its `requestState` is no string"))?;
+        if upstream.len() > self.bounds.state_bytes {
+            return Err(BackendError::Invalid("its `requestState` is longer than is taken"));
+        }
+        let until = self.sealing.clock.now().saturating_add(self.bounds.state_seconds);
+        let state = State { round: self.round.saturating_add(1), upstream };
+        Ok(self.occasion.seal(&self.sealing.keys, &state, until))
+    }
+}
+
+impl Asks {
+    /// What the client of this request may be asked by the backend of `entry`.
+    pub(super) fn of(exchange: &Exchange, entry: &Entry, limits: &Limits, metrics: &Arc<Metrics>) -> Self {
+        let (call, clear_text) = (&exchange.call, exchange.endpoint.resource.starts_with("http:"));
+        Self {
+            method: call.method,
+            ..Self::declared(&call.meta.capabilities, clear_text, entry, limits, metrics)
+        }
+    }
+
+    /// What a client that declared this may be asked by a task, in answers and notifications.
+    pub(super) fn declared(
+        declared: &Json,
+        clear_text: bool,
+        entry: &Entry,
+        limits: &Limits,
+        metrics: &Arc<Metrics>,
+    ) -> Self {
+        Self {
+            method: Method::TasksGet,
+            declared: declared.clone(),
+            config: entry.home.config.clone(),
+            clear_text,
+            entries: limits.input_entries,
+            bytes: limits.input_bytes,
+            metrics: metrics.clone(),
+        }
+    }
+
+    /// The answers of a client, if they are not too many and not too large.
+    pub(super) fn bounded(&self, responses: Option<Json>) -> Result<Option<Json>, RouteError> {
         let too_much = |all: &Json| self.is_too_much(all);
         match responses.as_ref().is_some_and(too_much) {
             true => Err(RouteError::InvalidParams("`params.inputResponses` is more than is taken")),
@@ -130,39 +211,36 @@ impl Rounds {
     }
 
     fn is_too_much(&self, all: &Json) -> bool {
-        all.bytes().len() > self.bounds.bytes || entry::has_more(all, self.bounds.entries)
+        all.bytes().len() > self.bytes || entry::has_more(all, self.entries)
     }
 
-    /// The backend's outcome as the client's: what it asks, if it does, and may.
-    pub(super) fn settle(&self, outcome: Outcome, links: &Links) -> Result<Outcome, BackendError> {
-        match outcome {
-            Outcome::Asks(result) => self.ask(&result, links),
-            other => Ok(other),
-        }
-    }
-
-    fn ask(&self, result: &Json, links: &Links) -> Result<Outcome, BackendError> {
-        if usize::from(self.round) >= self.bounds.rounds {
-            return Ok(self.refuse(Refusal::Rounds));
-        }
-        let mut whole = Object::with_capacity(result.bytes().len() + 256);
-        for (key, value) in result.members() {
-            whole = match &*key {
-                INPUT_REQUESTS => match self.requests(&value, links)? {
-                    Ok(requests) => whole.put(INPUT_REQUESTS, &requests),
-                    Err(refused) => return Ok(refused),
-                },
-                REQUEST_STATE => whole.put_str(REQUEST_STATE, &self.seal(&value)?),
-                // It is for this round, and nobody may keep it.
-                "ttlMs" | "cacheScope" => whole,
-                _ => whole.put(&key, &value),
-            };
-        }
-        Ok(Outcome::Asks(whole.finish()))
+    /// A task with what it asks, if it waits for input and may ask; or the answer that says why not. A
+    /// task that does not wait asks for nothing.
+    ///
+    /// spec: SEP-2663, Task Polling; row MR-02
+    pub(super) fn task(&self, task: &Json, links: &Links) -> Result<Result<Json, Outcome>, BackendError> {
+        let waits = Task::read(task).is_ok_and(|task| task.status == Status::InputRequired);
+        let asked = task.member(INPUT_REQUESTS).filter(|_| waits);
+        let requests = match &asked {
+            Some(asked) if !asked.is_object() => {
+                return Err(BackendError::Invalid("its task asks for something that is no object"));
+            }
+            Some(asked) => match self.requests(Method::TasksGet, asked, links)? {
+                Ok(requests) => Some(requests),
+                Err(refused) => return Ok(Err(refused)),
+            },
+            None => None,
+        };
+        Ok(Ok(asking(task, requests.as_ref())))
     }
 
     /// What is asked, under its keys; or the answer to a call whose backend asks what it may not.
-    fn requests(&self, requests: &Json, links: &Links) -> Result<Result<Json, Outcome>, BackendError> {
+    fn requests(
+        &self,
+        method: Method,
+        requests: &Json,
+        links: &Links,
+    ) -> Result<Result<Json, Outcome>, BackendError> {
         if self.is_too_much(requests) {
             return Err(BackendError::Invalid("it asks for more input at once than is taken"));
         }
@@ -178,7 +256,7 @@ impl Rounds {
                     whole = whole.put(&key, changed.as_ref().unwrap_or(&entry));
                 }
                 Verdict::Lacks(name, part) => lacking.push((name, part)),
-                Verdict::Refused(refusal) => return Ok(Err(self.refuse(refusal))),
+                Verdict::Refused(refusal) => return Ok(Err(self.refuse(method, refusal))),
             }
         }
         if !lacking.is_empty() {
@@ -190,20 +268,27 @@ impl Rounds {
         Ok(Ok(whole.finish()))
     }
 
-    fn seal(&self, state: &Json) -> Result<String, BackendError> {
-        let upstream = state.string().ok_or(BackendError::Invalid("its `requestState` is no string"))?;
-        if upstream.len() > self.bounds.state_bytes {
-            return Err(BackendError::Invalid("its `requestState` is longer than is taken"));
-        }
-        let until = self.sealing.clock.now().saturating_add(self.bounds.state_seconds);
-        let state = State { round: self.round.saturating_add(1), upstream };
-        Ok(self.occasion.seal(&self.sealing.keys, &state, until))
-    }
-
-    fn refuse(&self, refusal: Refusal) -> Outcome {
+    fn refuse(&self, method: Method, refusal: Refusal) -> Outcome {
         self.metrics.asks.refused(refusal.reason());
-        stopped(self.occasion.method(), refusal.text())
+        stopped(method, refusal.text())
     }
+}
+
+/// A task, or what is said of one, that asks for this, or for nothing. It is as it was where that is so.
+pub(super) fn asking(task: &Json, requests: Option<&Json>) -> Json {
+    let is_asked = |key: &str| key == INPUT_REQUESTS || misspells(key, &[INPUT_REQUESTS]);
+    if !task.members().any(|(key, _)| is_asked(&key)) {
+        return task.clone();
+    }
+    let mut whole = Object::with_capacity(task.bytes().len() + 256);
+    for (key, value) in task.members() {
+        whole = match &*key {
+            INPUT_REQUESTS => whole.put_some(INPUT_REQUESTS, requests),
+            other if is_asked(other) => whole,
+            _ => whole.put(&key, &value),
+        };
+    }
+    whole.finish()
 }
 
 /// The answer to a call whose backend needs what its tenant does not let it ask for.

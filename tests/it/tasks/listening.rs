@@ -15,6 +15,7 @@ use crate::harness::gateway::Caller;
 use crate::harness::gateway::Gateway;
 use crate::harness::process::Peers;
 use crate::harness::process::Process;
+use crate::harness::wait::eventually;
 use crate::harness::wire::Connection;
 
 const LISTEN: &str = "subscriptions/listen";
@@ -93,6 +94,37 @@ async fn who_listens_to_a_task_hears_what_it_is_at_until_it_has_ended() {
     let (mut late, _) = listen(&alice, &[&id], CLIENT).await;
     until(&mut late, "completed").await;
     assert_eq!(about(&alice, "tasks/get", &id).await.result()["status"], "completed");
+    gw.stop().await;
+}
+
+// spec: rows EX-06, MR-07, GW-04
+#[tokio::test]
+async fn who_listens_to_a_task_is_not_asked_what_its_tenant_refuses() {
+    let mut server = Process::start(&mut Peers::find().node("tests/fixtures/tasks.mjs"));
+    let url = server.line("listening ").await;
+    let backends = format!(r#"up: {{kind: mcp, url: "{url}", prefix: "", refuse: [forms]}}"#);
+    let gw = Gateway::start(&tenants(&backends, "{issuer}")).await;
+    let alice = gw.caller("acme", "alice", "");
+    let id = made(&alice, "confirm_delete").await;
+    let (mut open, _) = listen(&alice, &[&id], ASKED).await;
+    let params = format!(r#","taskId":"{id}""#);
+    eventually("it is refused", async || {
+        ask(&alice, "tasks/get", Some(&id), &params, ASKED)
+            .await
+            .text()
+            .contains("the backend asks for a form")
+    })
+    .await;
+    let answer = r#"{"confirm":{"action":"accept","content":{"confirm":true}}}"#;
+    let params = format!(r#","taskId":"{id}","inputResponses":{answer}"#);
+    ask(&alice, "tasks/update", Some(&id), &params, ASKED).await.result();
+    loop {
+        let told = message(&mut open).await;
+        assert_eq!(told["params"].get("inputRequests"), None, "{told}");
+        if told["params"]["status"] == "completed" {
+            break;
+        }
+    }
     gw.stop().await;
 }
 
