@@ -193,8 +193,8 @@ impl Follower {
         }
     }
 
-    async fn tell(&self, change: Change) {
-        let (hub, strand) = (&self.hub, &self.strand);
+    async fn tell(&mut self, change: Change) {
+        let (hub, strand) = (self.hub.clone(), self.strand.clone());
         match change {
             Change::Resource(own) => {
                 hub.resource_changed(strand.tenant(), &strand.home().config.name, &own).await;

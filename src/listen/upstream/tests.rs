@@ -84,7 +84,7 @@ async fn honoured(member: &Member, uris: &[&str]) -> usize {
 struct Anybody;
 
 impl Audience for Anybody {
-    async fn over(&mut self) -> Over {
+    async fn over(&self) -> Over {
         std::future::pending().await
     }
 
