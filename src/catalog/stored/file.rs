@@ -207,7 +207,7 @@ fn owners(owners: &Owners, room: &mut usize, unowned: &mut Vec<BackendName>) -> 
         };
         *room = left;
         for (list, names) in lists {
-            let of_list = by_list.remove(list).unwrap_or_else(Object::new);
+            let of_list = by_list.remove(list).unwrap_or_default();
             by_list.insert(list, of_list.put(owner.as_str(), &names));
         }
     }
