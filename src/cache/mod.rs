@@ -182,7 +182,8 @@ impl Cache {
         }
     }
 
-    /// Forgets what is kept of a backend, of one of its URIs or of all. What is being asked now is not kept.
+    /// Forgets what is kept of a backend, of one of its URIs and all below it, or of all. What is being asked
+    /// now is not kept.
     pub fn purge(&self, tenant: &TenantName, backend: &BackendName, uri: Option<&str>) {
         let mut rooms = self.rooms();
         rooms.purge(tenant, backend, uri);

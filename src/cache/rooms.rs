@@ -152,18 +152,22 @@ impl Rooms {
         evicted
     }
 
-    /// Forgets what is kept, and who may keep what it is asking for.
+    /// Forgets what is kept, and who may keep what it is asking for: of a URI, and of all below it, or of
+    /// all.
     pub(super) fn purge(&mut self, tenant: &TenantName, backend: &BackendName, uri: Option<&str>) {
         let Some(room) = self.tenants.get_mut(tenant) else { return };
-        let meant = |key: &Key| key.backend == *backend && uri.is_none_or(|uri| *key.uri == *uri);
-        let first = Key {
-            backend: backend.clone(),
-            uri: uri.unwrap_or_default().into(),
-            variant: [0; 32],
-            principal: None,
-        };
-        let keys: Vec<_> =
-            room.rows.range(first..).map(|(key, _)| key).take_while(|key| meant(key)).cloned().collect();
+        let below = uri.map(|uri| if uri.ends_with('/') { uri.to_owned() } else { format!("{uri}/") });
+        let is_below = |key: &Key| below.as_ref().is_none_or(|below| key.uri.starts_with(&**below));
+        let meant =
+            |key: &Key| key.backend == *backend && (is_below(key) || uri.is_some_and(|uri| *key.uri == *uri));
+        // What is below it does not follow it: other URIs may stand between them.
+        let mut keys = Vec::new();
+        for first in [Some(uri.unwrap_or_default()), below.as_deref()].into_iter().flatten() {
+            let first =
+                Key { backend: backend.clone(), uri: first.into(), variant: [0; 32], principal: None };
+            let rows = room.rows.range(first..).map(|(key, _)| key);
+            keys.extend(rows.take_while(|key| meant(key)).cloned());
+        }
         for key in keys {
             self.bytes -= room.remove(&key);
         }

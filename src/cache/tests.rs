@@ -146,6 +146,36 @@ async fn a_purge_takes_what_is_kept_and_what_is_being_asked() {
     assert_eq!(kept(&cache, &two).await.as_deref(), Some("a"));
 }
 
+#[tokio::test]
+async fn a_purge_of_a_uri_takes_what_is_below_it() {
+    let (cache, _) = cache(|_| {});
+    let uris = ["x://a", "x://a!b", "x://a/", "x://a/b", "x://a/b/c", "x://ab", "x://a?q", "x://"];
+    let all = uris.map(|uri| asks("acme", "crm", uri, 1));
+    let other = asks("acme", "wiki", "x://a/b", 1);
+    for (uri, gone) in [
+        ("x://a", vec!["x://a", "x://a/", "x://a/b", "x://a/b/c"]),
+        ("x://a/", vec!["x://a/", "x://a/b", "x://a/b/c"]),
+        ("x://a/b", vec!["x://a/b", "x://a/b/c"]),
+    ] {
+        cache.purge(&other.tenant, &other.backend, None);
+        for question in all.iter().chain([&other]) {
+            if let Found::Ask(lead) = cache.look(question.clone()).await {
+                lead.end(Some(&result("a", 10_000, "private")));
+            }
+        }
+        let begun = asks("acme", "crm", "x://a/b/new", 1);
+        let late = lead(&cache, &begun).await;
+        cache.purge(&all[0].tenant, &all[0].backend, Some(uri));
+        late.end(Some(&result("old", 10_000, "private")));
+        for question in &all {
+            let expected = !gone.contains(&&*question.uri);
+            assert_eq!(kept(&cache, question).await.is_some(), expected, "{uri}: {}", question.uri);
+        }
+        assert_eq!(kept(&cache, &begun).await, None, "{uri}: asked before, answered after");
+        assert!(kept(&cache, &other).await.is_some(), "another backend's");
+    }
+}
+
 /// What becomes of a hundred who ask together while the first of them asks the backend: how many
 /// others asked, and how many were given what the first one got.
 async fn together(cache: &Arc<Cache>, principals: u8, end: impl FnOnce(Lead)) -> (usize, usize) {

@@ -4,9 +4,9 @@
 //! changes; each backend of it has one task (`upkeep`). A backend that fails keeps its last lists for a
 //! while. What differs for clients is told to the [`Herald`] once it is in place.
 
-mod upkeep;
-
 mod keeping;
+mod turns;
+mod upkeep;
 
 use std::collections::HashMap;
 use std::collections::HashSet;
@@ -21,7 +21,6 @@ use std::sync::atomic::Ordering;
 
 use arc_swap::ArcSwap;
 use futures_util::future::join_all;
-use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -31,6 +30,7 @@ use crate::cache::Cache;
 use crate::catalog::entry::Home;
 use crate::catalog::herald::Changed;
 use crate::catalog::herald::Herald;
+use crate::catalog::refresh::turns::Turns;
 use crate::catalog::refresh::upkeep::Upkeep;
 use crate::catalog::snapshot::Snapshot;
 use crate::catalog::source::Source;
@@ -42,9 +42,6 @@ use crate::model::name::BackendName;
 use crate::model::name::TenantName;
 use crate::model::tenant::Tenant;
 use crate::telemetry::metrics::Metrics;
-
-/// One list is compiled at a time: it takes memory and a core, and no request waits for it.
-static COMPILING: Semaphore = Semaphore::const_new(1);
 
 /// Most lines that one refresh writes about what was left out, and about what was changed.
 const LINES: usize = 20;
@@ -85,8 +82,10 @@ struct State {
     snapshot: ArcSwap<Snapshot>,
     /// Whether every backend was asked once, or somebody waited long enough for it.
     ready: AtomicBool,
-    /// Serialises the composing of snapshots.
-    composing: Mutex<()>,
+    /// Serialises the composing of snapshots; the last revision whose owners are recorded.
+    composing: Mutex<Option<u64>>,
+    /// Whose turn it is among its backends to be compiled.
+    turns: Turns,
     untold: Mutex<Untold>,
     stop: CancellationToken,
     /// What is stored of it.
@@ -121,8 +120,10 @@ impl Catalogs {
             let asked = join_all(state.sources.iter().map(|source| source.first_attempt()));
             let asked = state.stop.run_until_cancelled(asked);
             let _ = tokio::time::timeout(self.0.limits.first_catalog_time, asked).await;
-            state.ready.store(true, Ordering::SeqCst);
-            state.settled().await;
+            // The first one of many, and nobody waits for it.
+            if !state.ready.swap(true, Ordering::SeqCst) {
+                state.settled().await;
+            }
         }
         // After that: what is put in place from now on and differs from this is told.
         state.snapshot.load_full()
@@ -287,7 +288,8 @@ impl State {
             limits: inner.limits.clone(),
             tenant,
             ready: AtomicBool::new(false),
-            composing: Mutex::new(()),
+            composing: Mutex::new(None),
+            turns: earlier.map(|state| state.turns.clone()).unwrap_or_default(),
             untold: Mutex::new(Untold { before: earlier.and_then(State::shown), changed: Changed::NOTHING }),
             stop: inner.stop.child_token(),
             record,
@@ -331,7 +333,7 @@ impl State {
 
     /// Puts what the sources have now in place. Says how many entries are newly left out.
     fn compose(&self) -> usize {
-        let _one = self.composing.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut settled = self.composing.lock().unwrap_or_else(PoisonError::into_inner);
         let parts: Vec<_> = self.sources.iter().filter_map(|source| source.part()).collect();
         let old = self.snapshot.load_full();
         let owners = self.record.owners().still(&parts);
@@ -349,7 +351,7 @@ impl State {
             let mut untold = self.untold();
             untold.changed = untold.changed | Changed::between(&old, &new);
         }
-        self.keep(&parts);
+        self.keep(&parts, &mut settled);
         let tenant = &self.tenant.name;
         for remark in left_out.iter().take(LINES) {
             let (backend, name, reason) = (&remark.backend, &remark.name, &remark.reason);

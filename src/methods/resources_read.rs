@@ -102,6 +102,8 @@ fn question(exchange: &Exchange, resource: &Entry) -> Option<Question> {
     };
     let mut params: Vec<_> = call.params.members().collect();
     params.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
+    // How many there are of a kind is said first, so that nothing can be taken for another kind.
+    add(&(params.len() as u64).to_be_bytes());
     for (key, value) in &params {
         match &**key {
             "inputResponses" | "requestState" => return None,
@@ -114,6 +116,11 @@ fn question(exchange: &Exchange, resource: &Entry) -> Option<Question> {
         }
     }
     add(declare::carried(&call.meta.capabilities, config, resource.home.tasks).bytes());
+    // The trace is another one each time, and says nothing of what is asked.
+    let baggage = call.meta.baggage.as_deref();
+    add(&u64::from(baggage.is_some()).to_be_bytes());
+    add(baggage.unwrap_or_default().as_bytes());
+    add(&(call.meta.unknown.len() as u64).to_be_bytes());
     for (key, value) in &call.meta.unknown {
         add(key.as_bytes());
         add(value.bytes());

@@ -261,3 +261,36 @@ async fn sessions_of_the_handshake_era_read_from_the_same_cache() {
     assert_eq!(reads(&upstream), 1);
     gw.stop().await;
 }
+
+#[tokio::test]
+async fn what_travels_with_a_request_to_its_backend_is_part_of_the_question() {
+    let upstream = server().await;
+    says(&upstream, "x://1", "a", PUBLIC);
+    let gw = Gateway::start_with(&acme_and_other(&[upstream.backend("crm", "")]), |settings| {
+        settings.telemetry.baggage = vec!["tier".to_owned()];
+    })
+    .await;
+    let alice = gw.caller("acme", "alice", "");
+    let trace =
+        |id: u8| format!(r#","traceparent":"00-0af7651916cd43dd8448eb211c8031{id:02x}-b7ad6b7169203331-01""#);
+    let traced = |id| trace(id) + r#","tracestate":"a=b""#;
+    for (meta, asked) in [
+        (String::new(), 1),
+        // The trace is not what is asked, and what does not go on is not either.
+        (trace(1), 1),
+        (traced(2), 1),
+        (r#","baggage":"secret=1""#.to_owned(), 1),
+        (r#","baggage":"tier=gold""#.to_owned(), 2),
+        (r#","baggage":"tier=gold,secret=1""#.to_owned(), 2),
+        (r#","baggage":"tier=lead""#.to_owned(), 3),
+        (r#","a/b":"tier=lead""#.to_owned(), 4),
+        (r#","a/b":"tier=lead","baggage":"tier=lead""#.to_owned(), 5),
+        (r#","baggage":"tier=gold""#.to_owned(), 5),
+    ] {
+        let headers = alice.headers("resources/read", Some("crm+x://1"));
+        let params = r#","uri":"crm+x://1""#;
+        alice.post(&headers, &text("1", "resources/read", params, &meta)).await.result();
+        assert_eq!(reads(&upstream), asked, "{meta}");
+    }
+    gw.stop().await;
+}

@@ -324,6 +324,8 @@ async fn files_that_are_not_ours_are_as_good_as_none_and_those_of_nobody_go() {
         let written = std::fs::read_to_string(&acme).unwrap();
         assert!(written.starts_with(r#"{"form":"fondaco catalog 1","tenant":"acme""#), "{written:.100}");
         assert_eq!(std::fs::read(&foreign).unwrap(), content);
+        let aside = std::fs::read(catalogs.join("acme.unread")).unwrap();
+        assert_eq!(aside, content, "what could not be read is not lost");
     }
     // Larger than it may be: the next one has the same file, and does not take it.
     drop(crm);

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use std::sync::PoisonError;
 use std::sync::RwLock;
 use std::sync::atomic::Ordering;
+#[cfg(test)]
+use std::sync::mpsc;
 
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -21,6 +23,8 @@ use crate::catalog::source::Source;
 use crate::catalog::stored::Shelf;
 use crate::egress::Egress;
 use crate::model::limits::Limits;
+#[cfg(test)]
+use crate::model::tenant::Tenant;
 use crate::protocol::methods::List;
 use crate::telemetry::metrics::Metrics;
 
@@ -73,30 +77,50 @@ impl Catalogs {
     }
 }
 
+#[cfg(test)]
+impl Catalogs {
+    /// Holds up whoever puts a snapshot of this tenant together, until there is something to receive.
+    pub(in crate::catalog) fn hold_up(&self, tenant: &Arc<Tenant>, until: mpsc::Receiver<()>) {
+        let state = self.state(tenant);
+        let (held, is_held) = mpsc::channel();
+        std::thread::spawn(move || {
+            let _one = state.composing.lock();
+            let _ = held.send(());
+            until.recv()
+        });
+        let _ = is_held.recv();
+    }
+}
+
 impl State {
     /// Records who owns what, now that it is shown: from now on it is a contract. Off the road, since there
-    /// may be many names.
+    /// may be many names: only whoever has shown it first waits for this.
     pub(super) async fn settled(self: &Arc<Self>) {
         let shown = self.clone();
         let _ = tokio::task::spawn_blocking(move || shown.settle()).await;
     }
 
     fn settle(&self) {
-        let _one = self.composing.lock().unwrap_or_else(PoisonError::into_inner);
-        self.keep(&self.sources.iter().filter_map(|source| source.part()).collect::<Vec<_>>());
+        let mut settled = self.composing.lock().unwrap_or_else(PoisonError::into_inner);
+        if settled.is_none_or(|revision| revision < self.snapshot.load().revision) {
+            let parts: Vec<_> = self.sources.iter().filter_map(|source| source.part()).collect();
+            self.keep(&parts, &mut settled);
+        }
     }
 
-    /// Has stored what there is now, unless it is an earlier configuration's.
-    pub(super) fn keep(&self, parts: &[Arc<Part>]) {
-        if self.stop.is_cancelled() {
+    /// Has stored what there is now, unless it is an earlier configuration's, or what was stored is not
+    /// known yet. `settled` is the last revision that was shown when its owners were recorded.
+    pub(super) fn keep(&self, parts: &[Arc<Part>], settled: &mut Option<u64>) {
+        if self.stop.is_cancelled() || !self.record.has_begun() {
             return;
         }
         if self.ready.load(Ordering::SeqCst) {
-            self.record.settle(parts, &self.snapshot.load());
+            let snapshot = self.snapshot.load();
+            self.record.settle(parts, &snapshot, &self.limits);
+            *settled = Some(snapshot.revision);
         }
-        let lists = self.sources.iter();
-        let lists = lists.filter_map(|source| Some((source.home.config.clone(), source.carried()?)));
-        self.record.put(lists.collect());
+        let carried = |source: &Arc<Source>| Some((source.home.config.name.clone(), source.carried()?));
+        self.record.put(self.sources.iter().filter_map(carried).collect());
     }
 }
 

@@ -12,7 +12,6 @@ use crate::backend::BackendError;
 use crate::backend::Listing;
 use crate::backend::watch::Interest;
 use crate::catalog::herald::Changed;
-use crate::catalog::refresh::COMPILING;
 use crate::catalog::refresh::Inner;
 use crate::catalog::refresh::State;
 use crate::catalog::refresh::keeping;
@@ -173,7 +172,7 @@ impl Upkeep {
         self.report_cut(&listing);
         let changed = keeping::resources_change(&self.source, &listing);
         let (limits, of, from) = (self.inner.limits.clone(), self.state.clone(), self.source.clone());
-        let turn = COMPILING.acquire().await;
+        let turn = self.state.turns.next().await;
         let job = move || {
             let _until_done = turn;
             from.take(listing, &limits);

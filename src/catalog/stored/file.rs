@@ -31,6 +31,9 @@ const FORM: &str = "fondaco catalog 1";
 /// How many times deeper than a message the file may be: entries that are too deep are in it, too.
 const DEPTHS: usize = 8;
 
+/// Room for what is in every file.
+const FRAME: usize = 128;
+
 /// What a list is said to lack that was stored as incomplete.
 const TRUNCATED: &str = "it was not complete when it was stored";
 
@@ -41,12 +44,25 @@ pub(super) struct Content {
     pub(super) owners: Owners,
 }
 
-/// The text for a tenant, of at most `most` bytes, and the backends whose lists it has no room for.
-pub(super) fn compose(tenant: &TenantName, picture: &Picture, most: usize) -> (Vec<u8>, Vec<BackendName>) {
+/// A text, and what it has no room for.
+#[derive(Default)]
+pub(super) struct Composed {
+    /// `None` where there is no room for anything.
+    pub(super) text: Option<Vec<u8>>,
+    /// The backends whose lists are not in it.
+    pub(super) left_out: Vec<BackendName>,
+    /// The backends of which it does not say what they own.
+    pub(super) unowned: Vec<BackendName>,
+}
+
+/// The text for a tenant, of at most `most` bytes. Who owns what comes first, and of that, whoever owns
+/// little.
+pub(super) fn compose(tenant: &TenantName, picture: &Picture, most: usize) -> Composed {
     let head = Object::new().put_str("form", FORM).put_str("tenant", tenant.as_str());
-    let owners = owners(&picture.owners);
-    let mut room = most.saturating_sub(owners.bytes().len() + 256);
-    let (mut backends, mut left_out) = (Object::new(), Vec::new());
+    let mut composed = Composed::default();
+    let mut room = most.saturating_sub(FRAME + tenant.as_str().len());
+    let owners = owners(&picture.owners, &mut room, &mut composed.unowned);
+    let mut backends = Object::new();
     for (config, listing) in &picture.backends {
         let one = backend(config, listing);
         match room.checked_sub(one.bytes().len() + config.name.as_str().len() + 8) {
@@ -54,11 +70,12 @@ pub(super) fn compose(tenant: &TenantName, picture: &Picture, most: usize) -> (V
                 room = left;
                 backends = backends.put(config.name.as_str(), &one);
             }
-            None => left_out.push(config.name.clone()),
+            None => composed.left_out.push(config.name.clone()),
         }
     }
     let whole = head.put("owners", &owners).put("backends", &backends.finish()).finish();
-    (whole.bytes().to_vec(), left_out)
+    composed.text = Some(whole.bytes().to_vec()).filter(|text| text.len() <= most);
+    composed
 }
 
 /// Reads the text of a tenant's file.
@@ -177,22 +194,38 @@ fn listing(one: &Json) -> Listing {
     listing
 }
 
-fn owners(owners: &Owners) -> Json {
-    let mut by_list = BTreeMap::<&str, BTreeMap<&str, Vec<&str>>>::new();
+/// Who owns what, as far as there is `room`.
+fn owners(owners: &Owners, room: &mut usize, unowned: &mut Vec<BackendName>) -> Json {
+    let mut by_owner = BTreeMap::<&BackendName, BTreeMap<&str, Vec<&str>>>::new();
     for (list, name, owner) in owners.iter() {
-        by_list.entry(list.member()).or_default().entry(owner.as_str()).or_default().push(name);
+        by_owner.entry(owner).or_default().entry(list.member()).or_default().push(name);
     }
-    let mut whole = Object::new();
-    for (list, by_owner) in by_list {
-        let mut of_list = Object::new();
-        for (owner, mut names) in by_owner {
+    let owned = by_owner.into_iter().map(|(owner, lists)| {
+        let lists = lists.into_iter().map(|(list, mut names)| {
             names.sort_unstable();
-            let names = names.iter().fold(Array::new(), |names, name| names.push_str(name));
-            of_list = of_list.put(owner, &names.finish());
+            (list, names.iter().fold(Array::new(), |names, name| names.push_str(name)).finish())
+        });
+        let lists: Vec<_> = lists.collect();
+        let each =
+            |(list, names): &(&str, Json)| names.bytes().len() + list.len() + owner.as_str().len() + 16;
+        (lists.iter().map(each).sum::<usize>(), owner, lists)
+    });
+    let mut owned: Vec<_> = owned.collect();
+    owned.sort_by_key(|(bytes, ..)| *bytes);
+    let mut by_list = BTreeMap::<&str, Object>::new();
+    for (bytes, owner, lists) in owned {
+        let Some(left) = room.checked_sub(bytes) else {
+            unowned.push(owner.clone());
+            continue;
+        };
+        *room = left;
+        for (list, names) in lists {
+            let of_list = by_list.remove(list).unwrap_or_default();
+            by_list.insert(list, of_list.put(owner.as_str(), &names));
         }
-        whole = whole.put(list, &of_list.finish());
     }
-    whole.finish()
+    let all = by_list.into_iter().map(|(list, of_list)| (list, of_list.finish()));
+    all.fold(Object::new(), |whole, (list, of_list)| whole.put(list, &of_list)).finish()
 }
 
 #[cfg(test)]
@@ -201,6 +234,7 @@ mod tests {
 
     use bytes::Bytes;
 
+    use super::Composed;
     use super::TRUNCATED;
     use super::compose;
     use super::place;
@@ -257,8 +291,9 @@ mod tests {
         }
         let backends = ["crm", "wiki"].map(|name| (Arc::new(backend(name)), Arc::new(listing())));
         let picture = Picture { backends: backends.to_vec(), owners: Arc::new(owners.clone()) };
-        let (text, left_out) = compose(&acme, &picture, 10_000);
-        assert!(left_out.is_empty());
+        let composed = compose(&acme, &picture, 10_000);
+        assert!(composed.left_out.is_empty() && composed.unowned.is_empty());
+        let text = composed.text.unwrap();
         let content = read(Bytes::from(text.clone()), &acme, &Limits::default()).unwrap();
         assert_eq!(content.owners, owners);
         for (config, before) in &picture.backends {
@@ -270,13 +305,21 @@ mod tests {
             assert_eq!((&after.tasks, &after.extensions), (&before.tasks, &before.extensions));
             assert_eq!(after.resources.truncated(), Some(TRUNCATED));
         }
-        // Where there is no room for all, the first ones are in it, and whoever owns what.
-        for most in (0..text.len()).step_by(50) {
-            let (text, left_out) = compose(&acme, &picture, most);
-            let content = read(Bytes::from(text.clone()), &acme, &Limits::default()).unwrap();
+        // Where there is no room for all, the first ones are in it, and whoever owns little: never more.
+        for most in (0..text.len()).step_by(10) {
+            let Composed { text, left_out, unowned } = compose(&acme, &picture, most);
+            let Some(text) = text else {
+                assert!(most < 128, "{most}");
+                continue;
+            };
+            assert!(text.len() <= most, "{most}: {}", text.len());
+            let content = read(Bytes::from(text), &acme, &Limits::default()).unwrap();
             assert_eq!(content.listings.len() + left_out.len(), 2);
-            assert!(text.len() <= most || content.listings.is_empty(), "{most}: {}", text.len());
-            assert_eq!(content.owners, owners);
+            match unowned.iter().map(|name| name.as_str()).collect::<Vec<_>>()[..] {
+                [] => assert_eq!(content.owners, owners),
+                ["crm"] => assert_eq!(content.owners.of(List::Tools, "b").unwrap().as_str(), "wiki"),
+                _ => assert_eq!((unowned.len(), content.owners), (2, Owners::default())),
+            }
         }
         let other = TenantName::new("other").unwrap();
         assert!(read(Bytes::from(text), &other, &Limits::default()).is_err());

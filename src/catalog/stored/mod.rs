@@ -2,9 +2,11 @@
 //!
 //! One file for each tenant, written beside the requests, a moment after something has changed. It
 //! holds each backend's lists as they came and where they came from, and who owns which name. A file
-//! that cannot be read is as good as none.
+//! that cannot be read is as good as none, and is set aside.
 
 mod file;
+#[cfg(test)]
+mod tests;
 
 use std::collections::HashMap;
 use std::collections::HashSet;
@@ -34,7 +36,9 @@ use crate::backend::Listing;
 use crate::catalog::owners::Owners;
 use crate::catalog::snapshot::Part;
 use crate::catalog::snapshot::Snapshot;
+use crate::catalog::stored::file::Composed;
 use crate::catalog::stored::file::Content;
+use crate::model::chance;
 use crate::model::limits::Limits;
 use crate::model::name::BackendName;
 use crate::model::name::TenantName;
@@ -43,6 +47,12 @@ use crate::model::tenant::Tenant;
 
 /// The directory of the files, in `data_dir`.
 const DIRECTORY: &str = "catalogs";
+
+/// What the names of files end with: of one that is in use, of one that is being written, and of one that
+/// could not be read.
+const USED: &str = ".json";
+const DRAFT: &str = ".draft";
+const ASIDE: &str = ".unread";
 
 /// How long after a change its file is written, so that many changes are written once.
 const GAP: Duration = Duration::from_secs(2);
@@ -105,6 +115,8 @@ impl Shelf {
     /// Dropping the future loses what was not written yet.
     pub(super) async fn keep(self, stop: CancellationToken) {
         let Some(inner) = self.0 else { return };
+        let this = inner.clone();
+        let _ = tokio::task::spawn_blocking(move || this.remove_drafts()).await;
         loop {
             let woken = async {
                 inner.wake.notified().await;
@@ -141,7 +153,7 @@ impl Inner {
     }
 
     fn path(&self, tenant: &TenantName) -> PathBuf {
-        self.directory.join(format!("{tenant}.json"))
+        self.directory.join(format!("{tenant}{USED}"))
     }
 
     fn load(&self, tenant: &TenantName) -> Content {
@@ -161,10 +173,19 @@ impl Inner {
         };
         read()
             .unwrap_or_else(|reason| {
-                tracing::warn!(%tenant, file = %path.display(), reason, "a stored catalog is not used");
+                tracing::warn!(%tenant, file = %path.display(), reason, "a stored catalog is not used and is set aside");
+                self.set_aside(tenant);
                 None
             })
             .unwrap_or_default()
+    }
+
+    /// Keeps a file that cannot be read from being overwritten by the next one; of a tenant, the last one.
+    fn set_aside(&self, tenant: &TenantName) {
+        let path = self.path(tenant);
+        if let Err(error) = fs::rename(&path, self.directory.join(format!("{tenant}{ASIDE}"))) {
+            tracing::warn!(%tenant, file = %path.display(), %error, "a stored catalog could not be set aside");
+        }
     }
 
     fn write(&self) {
@@ -179,10 +200,15 @@ impl Inner {
             (pictures, current.filter(|_| untidy))
         };
         for (tenant, picture) in pictures {
-            let (text, left_out) = file::compose(&tenant, &picture, self.limits.catalog_file_bytes);
+            let Composed { text, left_out, unowned } =
+                file::compose(&tenant, &picture, self.limits.catalog_file_bytes);
             for backend in left_out {
                 tracing::warn!(%tenant, %backend, "the lists of a backend are too large to be stored with the others");
             }
+            for backend in unowned {
+                tracing::warn!(%tenant, %backend, "the names of a backend are too many to be stored with the others");
+            }
+            let Some(text) = text else { continue };
             let path = self.path(&tenant);
             match self.replace(&path, &text) {
                 Ok(()) => self.failing.store(false, Ordering::Relaxed),
@@ -203,25 +229,37 @@ impl Inner {
     /// Whole and on the disk before it takes the name.
     fn replace(&self, path: &Path, text: &[u8]) -> io::Result<()> {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.directory)?;
-        let draft = path.with_extension(format!("draft.{}", std::process::id()));
-        match fs::remove_file(&draft) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
+        let mut name = path.file_stem().unwrap_or_default().to_owned();
+        name.push(format!(".{:016x}{DRAFT}", chance::word()));
+        let draft = self.directory.join(name);
         let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft)?;
         let written =
             file.write_all(text).and_then(|()| file.sync_all()).and_then(|()| fs::rename(&draft, path));
         if written.is_err() {
             let _ = fs::remove_file(&draft);
         }
-        written
+        // So that it has the name after a crash, too.
+        written.and_then(|()| fs::File::open(&self.directory)?.sync_all())
+    }
+
+    /// Removes what an earlier process had begun to write.
+    fn remove_drafts(&self) {
+        let Ok(entries) = fs::read_dir(&self.directory) else { return };
+        for path in entries.filter_map(|entry| Some(entry.ok()?.path())) {
+            if path.file_name().and_then(|name| name.to_str()).is_some_and(is_draft)
+                && let Err(error) = fs::remove_file(&path)
+            {
+                tracing::warn!(file = %path.display(), %error, "a catalog that was begun could not be removed");
+            }
+        }
     }
 
     /// Removes the files of tenants that are gone.
     fn tidy(&self, current: &HashSet<TenantName>) {
         let Ok(entries) = fs::read_dir(&self.directory) else { return };
         for path in entries.filter_map(|entry| Some(entry.ok()?.path())) {
-            let name = path.file_name().and_then(|name| name.to_str()?.strip_suffix(".json"));
+            let name = path.file_name().and_then(|name| name.to_str());
+            let name = name.and_then(|name| name.strip_suffix(USED).or_else(|| name.strip_suffix(ASIDE)));
             let Some(Ok(tenant)) = name.map(TenantName::new) else { continue };
             if !current.contains(&tenant)
                 && let Err(error) = fs::remove_file(&path)
@@ -230,6 +268,14 @@ impl Inner {
             }
         }
     }
+}
+
+/// Whether a file of this name was never whole. Earlier versions numbered them.
+fn is_draft(name: &str) -> bool {
+    let tenant = name.rsplit_once(DRAFT).filter(|(_, behind)| {
+        behind.strip_prefix('.').unwrap_or(behind).bytes().all(|byte| byte.is_ascii_digit())
+    });
+    tenant.is_some_and(|(named, _)| TenantName::new(named.split('.').next().unwrap_or_default()).is_ok())
 }
 
 /// What is stored of one tenant in one configuration.
@@ -265,14 +311,27 @@ impl Record {
             if !self.inherited {
                 *self.lock() = Arc::new(owners.among(&self.tenant));
             }
-            content.listings.retain(|name, _| self.tenant.backends.iter().any(|one| one.name == *name));
+            // Those of another place are of no use to anybody.
+            let is_from = |one: &tenant::Backend, name: &BackendName, place: &str| {
+                one.name == *name && file::place(one) == *place
+            };
+            content
+                .listings
+                .retain(|name, (place, _)| self.tenant.backends.iter().any(|one| is_from(one, name, place)));
             Mutex::new(content)
         };
-        let content = self.content.get_or_init(|| load).await;
-        let mut content = content.lock().unwrap_or_else(PoisonError::into_inner);
-        // Those of another place are of no use to anybody.
-        let (place, listing) = content.listings.remove(&config.name)?;
-        (place == file::place(config)).then_some(listing)
+        self.content.get_or_init(|| load).await;
+        self.stored()?.listings.get(&config.name).map(|(_, listing)| listing.clone())
+    }
+
+    /// Whether it is known what is stored: before that, nothing is.
+    pub(super) fn has_begun(&self) -> bool {
+        self.content.initialized() || self.tenant.backends.is_empty()
+    }
+
+    /// What was stored, once that is known.
+    fn stored(&self) -> Option<MutexGuard<'_, Content>> {
+        Some(self.content.get()?.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Who owns what.
@@ -281,15 +340,24 @@ impl Record {
     }
 
     /// Takes who owns what after a snapshot that is shown to clients.
-    pub(super) fn settle(&self, parts: &[Arc<Part>], snapshot: &Snapshot) {
+    pub(super) fn settle(&self, parts: &[Arc<Part>], snapshot: &Snapshot, limits: &Limits) {
         let mut owners = self.lock();
-        let now = owners.still(parts).with(snapshot);
+        let now = owners.after(parts, snapshot, limits);
         *owners = Arc::new(now);
     }
 
-    /// Has these lists stored, with who owns what.
-    pub(super) fn put(&self, backends: Vec<(Arc<tenant::Backend>, Arc<Listing>)>) {
-        self.shelf.put(&self.tenant.name, Picture { backends, owners: self.owners() });
+    /// Has these lists stored, with those that are stored and were not taken over yet, and with who
+    /// owns what.
+    pub(super) fn put(&self, mut lists: HashMap<BackendName, Arc<Listing>>) {
+        if let Some(mut stored) = self.stored() {
+            stored.listings.retain(|name, _| !lists.contains_key(name));
+            let waiting = stored.listings.iter();
+            lists.extend(waiting.map(|(name, (_, listing))| (name.clone(), listing.clone())));
+        }
+        let backends = self.tenant.backends.iter();
+        let backends = backends.filter_map(|config| Some((config.clone(), lists.remove(&config.name)?)));
+        let picture = Picture { backends: backends.collect(), owners: self.owners() };
+        self.shelf.put(&self.tenant.name, picture);
     }
 
     fn lock(&self) -> MutexGuard<'_, Arc<Owners>> {

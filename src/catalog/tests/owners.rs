@@ -13,6 +13,7 @@ use crate::backend::Listing;
 use crate::catalog::owners::Owners;
 use crate::catalog::snapshot::Part;
 use crate::catalog::snapshot::Snapshot;
+use crate::model::limits::Limits;
 use crate::model::tenant::Backend;
 use crate::protocol::methods::List;
 
@@ -37,7 +38,7 @@ fn a_name_is_its_owners_until_that_gives_it_up() {
     };
     // Only the second has it.
     let parts = [part(&one, Listed::whole(vec![])), part(&two, find())];
-    let owners = Owners::default().with(&compose(&parts, &Owners::default()));
+    let owners = Owners::default().after(&parts, &compose(&parts, &Owners::default()), &limits());
     assert_eq!(owners.of(List::Tools, "find").unwrap().as_str(), "two");
     let cut = Listed::Known { entries: vec![], truncated: Some("it is long") };
     let broken = Listed::whole(vec![json(r#"{"name":"find"}"#)]);
@@ -59,11 +60,41 @@ fn a_name_is_its_owners_until_that_gives_it_up() {
         });
         assert_eq!(told, expected != Some("one"), "{what}: {:?}", snapshot.left_out);
         // What is kept of it is what the next one sees.
-        let after = owners.still(&parts).with(&snapshot);
+        let after = owners.after(&parts, &snapshot, &limits());
         let kept = after.of(List::Tools, "find").unwrap().as_str();
         assert_eq!(kept, expected.unwrap_or("two"), "{what}");
     }
     let without = tenant(vec![one.clone()], 2);
     assert_eq!(owners.among(&without), Owners::default(), "a backend that is gone owns nothing");
     assert_eq!(owners.among(&acme), owners);
+}
+
+#[test]
+fn a_backend_that_renames_everything_owns_so_many_names_and_what_it_lists_is_among_them() {
+    let (one, two) = (backend("one", "", &[]), backend("two", "", &[]));
+    let acme = tenant(vec![one.clone(), two.clone()], 1);
+    let limits = Limits { upstream_tools: 3, ..limits() };
+    let cut = |names: &[String]| Listed::Known {
+        entries: names.iter().map(|name| tool(name)).collect(),
+        truncated: Some("it is long"),
+    };
+    // The other one's list is cut, too, and shorter than it was: its names stay.
+    let mine = ["a", "b", "c"].map(str::to_owned);
+    let mut owners = Owners::default();
+    for round in 0..20 {
+        let names = [0, 1, 2].map(|n| format!("t{round}_{n}"));
+        let parts = [part(&one, cut(&names)), part(&two, cut(if round == 0 { &mine } else { &mine[..1] }))];
+        let snapshot = Snapshot::compose(round, &acme, &parts, &owners.still(&parts), &limits);
+        owners = owners.after(&parts, &snapshot, &limits);
+        for (name, owner) in
+            names.iter().map(|name| (name, "one")).chain(mine.iter().map(|name| (name, "two")))
+        {
+            assert_eq!(
+                owners.of(List::Tools, name).map(|owner| owner.as_str()),
+                Some(owner),
+                "{round}: {name}"
+            );
+        }
+        assert!(owners.iter().count() <= 6 + 3, "{round}: {owners:?}");
+    }
 }

@@ -6,6 +6,8 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use futures_util::FutureExt;
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
 use serde_json::Value;
 use serde_json::json;
 use tokio::io::AsyncReadExt;
@@ -283,6 +285,25 @@ async fn the_first_build_is_shared_and_waits_for_no_hanging_backend() {
     let started = Instant::now();
     catalogs.snapshot(&acme).await;
     assert!(started.elapsed() < Duration::from_millis(400), "only the first requests wait");
+    catalogs.shutdown().await;
+}
+
+#[tokio::test]
+async fn of_many_first_requests_one_records_the_owners_and_nobody_waits_for_it() {
+    let upstream = Upstream::start(&["a"]).await;
+    upstream.set(|state| state.silent = true);
+    let catalogs = catalogs(Limits { first_catalog_time: Duration::from_millis(100), ..limits() });
+    let acme = tenant(vec![upstream.backend("one", "")], 1);
+    let (go_on, until) = std::sync::mpsc::channel();
+    catalogs.hold_up(&acme, until);
+    let mut asked: FuturesUnordered<_> = (0..20).map(|_| catalogs.snapshot(&acme)).collect();
+    for n in 0..19 {
+        let answered = tokio::time::timeout(Duration::from_secs(10), asked.next()).await;
+        assert!(answered.is_ok(), "only {n} of 20 did not wait");
+    }
+    assert!(asked.next().now_or_never().is_none(), "one does what has to be done");
+    go_on.send(()).unwrap();
+    asked.next().await.unwrap();
     catalogs.shutdown().await;
 }
 
