@@ -62,6 +62,8 @@ limits! {
     capabilities_bytes: size 2, 8 * KIB;
     session_rounds: count 1, 255;
     answer_time: duration 100, 24 * HOUR;
+    caller_questions: count 1, 10_000;
+    tenant_questions: count 1, 1_000_000;
     session_calls: count 1, 100_000;
     session_levels: count 4, 10_000_000;
     ended_sessions: count 16, 100_000_000;

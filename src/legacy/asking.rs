@@ -2,7 +2,7 @@
 //! answered with, and an answer that it posts.
 //!
 //! An answer finds who waits for it in this process alone, by its session and an id of ours. Of each
-//! call one question is open at a time, so that a session has no more of them than calls.
+//! call one question is open at a time, and a caller and a tenant have so many calls that are.
 //!
 //! spec: 2025-11-25 basic/transports, Sending Messages to the Server; client/elicitation, sampling, roots
 
@@ -17,6 +17,11 @@ use tokio::sync::oneshot;
 
 use crate::legacy::session::Key;
 use crate::legacy::session::Session;
+use crate::model::caller::Caller;
+use crate::model::limits::Limits;
+use crate::model::name::TenantName;
+use crate::model::tally::Counted;
+use crate::model::tally::Tally;
 use crate::protocol::json::Json;
 use crate::protocol::json::compose::Object;
 use crate::protocol::message::Response;
@@ -68,11 +73,19 @@ pub fn request(revision: Handshake, id: &str, entry: &Json) -> Option<Json> {
 }
 
 /// Questions to clients that nobody has answered yet.
-#[derive(Default)]
-pub struct Questions(Mutex<HashMap<Place, oneshot::Sender<Response>>>);
+pub struct Questions {
+    waiting: Mutex<HashMap<Place, oneshot::Sender<Response>>>,
+    callers: Arc<Tally<String>>,
+    tenants: Arc<Tally<TenantName>>,
+    most_of_caller: usize,
+    most_of_tenant: usize,
+}
 
 /// Whose question it is, and its id.
 type Place = (Key, Box<str>);
+
+/// Leave to ask in one call, until it is dropped.
+pub struct Turn(#[expect(dead_code, reason = "held")] (Counted<String>, Counted<TenantName>));
 
 /// One question, for as long as somebody waits for its answer.
 pub struct Question {
@@ -82,6 +95,24 @@ pub struct Question {
 }
 
 impl Questions {
+    /// None yet.
+    pub(super) fn new(limits: &Limits) -> Self {
+        Self {
+            waiting: Mutex::default(),
+            callers: Arc::default(),
+            tenants: Arc::default(),
+            most_of_caller: limits.caller_questions,
+            most_of_tenant: limits.tenant_questions,
+        }
+    }
+
+    /// Leave to ask in one call of `caller`, unless it, or its tenant, has as many as it may.
+    pub fn turn(&self, caller: &Caller) -> Option<Turn> {
+        let own = self.callers.take(caller.principal(), self.most_of_caller, usize::MAX)?;
+        let tenants = self.tenants.take(caller.tenant.clone(), self.most_of_tenant, usize::MAX)?;
+        Some(Turn((own, tenants)))
+    }
+
     /// A new question to the client of `session`.
     pub fn ask(self: &Arc<Self>, session: &Session) -> Question {
         let random = seal::random::<16>();
@@ -107,7 +138,7 @@ impl Questions {
     }
 
     fn waiting(&self) -> MutexGuard<'_, HashMap<Place, oneshot::Sender<Response>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -142,6 +173,7 @@ mod tests {
     use super::capabilities;
     use super::request;
     use crate::legacy::session::Session;
+    use crate::model::limits::Limits;
     use crate::protocol::json::Json;
     use crate::protocol::message::Envelope;
     use crate::protocol::version::Handshake;
@@ -202,7 +234,7 @@ mod tests {
     // spec: rows Y-05, GW-03
     #[tokio::test]
     async fn an_answer_reaches_the_question_of_its_session() {
-        let questions = Arc::new(Questions::default());
+        let questions = Arc::new(Questions::new(&Limits::default()));
         let [own, other] = [1, 2].map(|_| session(Handshake::November, "{}"));
         let mut question = questions.ask(&own);
         let told = |session: &Session, id: &str, n: u64| {

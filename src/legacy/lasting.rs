@@ -13,6 +13,7 @@ use futures_util::Stream;
 use futures_util::StreamExt;
 use tokio::runtime::Handle;
 use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::exchange::Frame;
@@ -63,7 +64,7 @@ impl Orphanage {
 }
 
 /// `work`, which outlives whoever waits for it, and so does the stream in its reply. `kept` is dropped
-/// when nothing of it is left.
+/// when nothing of it is left, and `left` is cancelled as soon as nobody hears the work any more.
 ///
 /// # Cancel safety
 /// Dropping the future, or that stream, leaves the rest of the work to the orphanage.
@@ -72,23 +73,38 @@ pub async fn outlive<E: Send + 'static>(
     kept: Kept,
     tenant: TenantName,
     after: Orphanage,
+    left: CancellationToken,
 ) -> Result<Reply<E>, E> {
-    let mut lasting = Lasting { work: Some((work, kept)), tenant, after, kept: None };
+    let rest = Rest { tenant, after, left };
+    let mut lasting = Lasting { work: Some((work, kept)), rest, kept: None };
     let end = (&mut lasting).await;
     match end {
         Ok(Reply::Stream(frames)) => {
             let frames = lasting.kept.take().map(|kept| (frames, kept));
-            let (tenant, after) = (lasting.tenant.clone(), lasting.after.clone());
-            Ok(Reply::Stream(Box::pin(LastingFrames { frames, tenant, after })))
+            Ok(Reply::Stream(Box::pin(LastingFrames { frames, rest: lasting.rest.clone() })))
         }
         other => other,
     }
 }
 
-struct Lasting<E: Send + 'static> {
-    work: Option<(Work<E>, Kept)>,
+/// What becomes of work when its client leaves.
+#[derive(Clone)]
+struct Rest {
     tenant: TenantName,
     after: Orphanage,
+    left: CancellationToken,
+}
+
+impl Rest {
+    fn take(&self, work: impl Future<Output = ()> + Send + 'static) {
+        self.left.cancel();
+        self.after.take(&self.tenant, work);
+    }
+}
+
+struct Lasting<E: Send + 'static> {
+    work: Option<(Work<E>, Kept)>,
+    rest: Rest,
     /// Of work that is done, for the stream that may be left of it.
     kept: Option<Kept>,
 }
@@ -109,7 +125,7 @@ impl<E: Send + 'static> Future for Lasting<E> {
 impl<E: Send + 'static> Drop for Lasting<E> {
     fn drop(&mut self) {
         let Some((work, kept)) = self.work.take() else { return };
-        self.after.take(&self.tenant, async move {
+        self.rest.take(async move {
             if let Ok(Reply::Stream(frames)) = work.await {
                 finish(frames).await;
             }
@@ -120,8 +136,7 @@ impl<E: Send + 'static> Drop for Lasting<E> {
 
 struct LastingFrames<E: Send + 'static> {
     frames: Option<(Frames<E>, Kept)>,
-    tenant: TenantName,
-    after: Orphanage,
+    rest: Rest,
 }
 
 impl<E: Send + 'static> Stream for LastingFrames<E> {
@@ -140,7 +155,7 @@ impl<E: Send + 'static> Stream for LastingFrames<E> {
 impl<E: Send + 'static> Drop for LastingFrames<E> {
     fn drop(&mut self) {
         if let Some((frames, kept)) = self.frames.take() {
-            self.after.take(&self.tenant, async move {
+            self.rest.take(async move {
                 finish(frames).await;
                 drop(kept);
             });

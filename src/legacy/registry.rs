@@ -76,7 +76,7 @@ impl Sessions {
         Arc::new(Self {
             state: Mutex::new(State { ended, flights: Flights::default(), ears: Ears::default() }),
             levels: Levels::new(limits.session_levels),
-            questions: Arc::default(),
+            questions: Arc::new(Questions::new(limits)),
             session_calls: limits.session_calls,
         })
     }

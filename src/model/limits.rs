@@ -57,6 +57,10 @@ pub struct Limits {
     pub session_rounds: usize,
     /// How long it has for the answers of one round.
     pub answer_time: Duration,
+    /// Most calls of one caller whose client is being asked; of all its sessions together.
+    pub caller_questions: usize,
+    /// Most of one tenant.
+    pub tenant_questions: usize,
     /// Most calls in flight in one session.
     pub session_calls: usize,
     /// Sessions whose level of log messages is remembered; a tenant's, a quarter of them.
@@ -238,6 +242,8 @@ impl Default for Limits {
             capabilities_bytes: 1 << 10,
             session_rounds: 8,
             answer_time: seconds(600),
+            caller_questions: 64,
+            tenant_questions: 1_000,
             session_calls: 256,
             session_levels: 100_000,
             ended_sessions: 1_000_000,

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use futures_util::FutureExt;
 use http::HeaderMap;
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 use crate::app::App;
@@ -90,6 +91,8 @@ struct Context {
     accept: Accept,
     /// Until when, at the latest, any of them is worth answering.
     deadline: Instant,
+    /// Cancelled when nobody hears the answers any more.
+    left: CancellationToken,
 }
 
 /// What a message in a session comes to.
@@ -116,7 +119,8 @@ pub(super) async fn post(
     let session = app.sessions.enter(&app.keys, &party.caller, &headers, app.clock.now())?;
     let tenant = party.tenant.name.clone();
     let deadline = Instant::now() + app.limits.call_time;
-    let context = Context { app: app.clone(), party, session: Arc::new(session), accept, deadline };
+    let (session, left) = (Arc::new(session), CancellationToken::new());
+    let context = Context { app: app.clone(), party, session, accept, deadline, left: left.clone() };
     let work = if envelope.is_object() {
         match take(&context, read(&context, envelope)?, trail).await? {
             Found::Reply(reply) => return Ok(reply),
@@ -125,7 +129,7 @@ pub(super) async fn post(
     } else {
         batch::work(context, &json)?
     };
-    lasting::outlive(work, Box::new(held), tenant, app.orphanage.clone()).await
+    lasting::outlive(work, Box::new(held), tenant, app.orphanage.clone(), left).await
 }
 
 /// Answers `initialize`.
@@ -175,7 +179,7 @@ async fn take(context: &Context, message: Option<Message>, trail: &mut Trail) ->
 
 /// Steps 14 to 18 of a request. Its work ends early when it is cancelled.
 async fn find(context: &Context, request: Request, trail: &mut Trail) -> Result<Found, Refusal> {
-    let Context { app, party, session, accept, deadline } = context;
+    let Context { app, party, session, accept, deadline, .. } = context;
     trail.facts.method = front::label(&request.method);
     let flight = app.sessions.begin(&party.tenant.name, session, &request.id)?;
     trail.in_band = true;

@@ -1,6 +1,6 @@
 //! Prompts and completion through the front door.
 
-use std::time::Instant;
+use tokio::time::Instant;
 
 use serde_json::Value;
 use serde_json::json;

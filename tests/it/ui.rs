@@ -261,6 +261,32 @@ async fn a_session_with_a_backend_declares_what_its_client_does() {
     gw.stop().await;
 }
 
+// spec: rows DV-05, EX-14
+#[tokio::test]
+async fn what_a_client_says_of_an_extension_opens_no_session_of_its_own() {
+    let upstream = server().await;
+    upstream.handshake(Handshake::default());
+    let allowed = r#", extensions: ["com.example/a", "com.example/b"]"#;
+    let gw = Gateway::start(&acme_and_other(&[upstream.backend("up", allowed)])).await;
+    let alice = gw.caller("acme", "alice", "");
+    list(&alice, "tools/list", "{}").await;
+    for capabilities in [
+        APPS,
+        r#"{"extensions":{"io.modelcontextprotocol/ui":{"mimeTypes":["other"],"x":1}}}"#,
+        r#"{"extensions":{"io.modelcontextprotocol/ui":{"x":2}}}"#,
+        r#"{"extensions":{"com.example/b":{"x":1},"com.example/a":{}}}"#,
+        r#"{"extensions":{"com.example/a":{"x":[ 2 ]},"com.example/b":{}}}"#,
+    ] {
+        call(&alice, "up_echo", capabilities).await.result();
+    }
+    let all = upstream.requests().into_iter().filter(|request| request.json()["method"] == "initialize");
+    let declared: Vec<Value> = all.map(|request| request.json()["params"]["capabilities"].clone()).collect();
+    let apps: Value = serde_json::from_str(APPS).unwrap();
+    let others = json!({"extensions": {"com.example/a": {}, "com.example/b": {}}});
+    assert_eq!(declared, [apps.clone(), apps, others]);
+    gw.stop().await;
+}
+
 // spec: row EX-14
 #[tokio::test]
 async fn another_extension_goes_through_where_the_tenant_lets_a_backend_have_it() {

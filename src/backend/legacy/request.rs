@@ -1,5 +1,7 @@
 //! Builds what is sent in a session: nothing of the modern era, and no header of a client's.
 
+use std::collections::BTreeSet;
+
 use crate::backend::BackendCall;
 use crate::backend::mcp::call::Question;
 use crate::backend::mcp::request;
@@ -10,12 +12,23 @@ use crate::protocol::json::compose::Object;
 use crate::protocol::level::Level;
 use crate::protocol::meta::our_info;
 use crate::protocol::methods::Method;
+use crate::protocol::tasks::EXTENSIONS;
 use crate::protocol::version::Handshake;
 
 /// What a session declares of these capabilities: what this gateway carries between the eras, which is
-/// extensions alone.
+/// extensions alone. Their names are the client's word; what is said of them, and in which order, is ours:
+/// sessions are told apart by this text, and no client writes it.
 fn capabilities(carried: &Json) -> Json {
-    Object::new().put_some("extensions", carried.member("extensions").as_ref()).finish()
+    let (own, nothing) = (request::own_capabilities().member(EXTENSIONS), Object::new().finish());
+    let declared = carried.member(EXTENSIONS);
+    let names: BTreeSet<String> =
+        declared.iter().flat_map(Json::members).map(|(name, _)| name.into_owned()).collect();
+    let all = names.iter().fold(Object::new(), |all, name| {
+        let said = own.as_ref().and_then(|own| own.member(name));
+        all.put(name, said.as_ref().unwrap_or(&nothing))
+    });
+    let all = (!names.is_empty()).then(|| all.finish());
+    Object::new().put_some(EXTENSIONS, all.as_ref()).finish()
 }
 
 /// What keys of `_meta` begin with that mean something in the modern era alone.

@@ -16,6 +16,10 @@ use crate::model::caller::Caller;
 use crate::model::name::TenantName;
 use crate::model::tally::Counted;
 
+/// How many sessions with one server a caller may have: its clients differ in the extensions that they
+/// declare.
+const HOLDER_SESSIONS: usize = 4;
+
 /// Whose session it is.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(in crate::backend) enum Holder {
@@ -232,7 +236,8 @@ impl Sessions {
     }
 
     /// Makes room for one more session of `holder`, at the cost of the one that was not used for longest:
-    /// among `most` in here, and among all there are, where `seat` finds a free one.
+    /// among `most` in here, and among all there are, where `seat` finds a free one. A caller that has as
+    /// many as it may makes room among its own.
     pub(super) fn make_room(
         &mut self,
         holder: &Holder,
@@ -242,10 +247,15 @@ impl Sessions {
         let is_caller = *holder != Holder::Gateway;
         let mut room = Room { seat: is_caller.then(seat).flatten(), oldest: None };
         let needs_seat = is_caller && room.seat.is_none();
-        if self.held.len() + self.openings < most && !needs_seat {
+        let among_own = is_caller && self.number_of(holder) >= HOLDER_SESSIONS;
+        if self.held.len() + self.openings < most && !needs_seat && !among_own {
             return Ok(room);
         }
-        let gives = |held: &Held| held.leases == 0 && (held.seat.is_some() || !needs_seat);
+        let gives = |held: &Held| {
+            held.leases == 0
+                && (held.seat.is_some() || !needs_seat)
+                && (!among_own || held.key.holder == *holder)
+        };
         let idle = self.held.iter().filter(|(_, held)| gives(held));
         let oldest = idle.min_by_key(|(_, held)| held.used).map(|(serial, _)| *serial);
         let mut oldest = oldest.and_then(|serial| self.take(serial)).ok_or(BackendError::Busy)?;
@@ -254,5 +264,12 @@ impl Sessions {
         }
         room.oldest = Some(oldest);
         Ok(room)
+    }
+    /// How many sessions `holder` has, and openings.
+    fn number_of(&self, holder: &Holder) -> usize {
+        let held = self.held.values().filter(|held| held.key.holder == *holder).count();
+        let is_opening =
+            |(key, place): &(&Key, &Place)| key.holder == *holder && matches!(place, Place::Opening(_));
+        held + self.current.iter().filter(is_opening).count()
     }
 }

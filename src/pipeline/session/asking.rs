@@ -20,6 +20,7 @@ use crate::exchange::Reply;
 use crate::legacy::LegacyError;
 use crate::legacy::asking;
 use crate::legacy::asking::Question;
+use crate::legacy::asking::Turn;
 use crate::methods::rounds;
 use crate::pipeline::Facts;
 use crate::pipeline::Routed;
@@ -37,6 +38,8 @@ use crate::protocol::json::compose::Object;
 /// How long a call waits whose backend asks for nothing but to be called again.
 const PACE: Duration = Duration::from_millis(250);
 
+const TOO_MANY: &str = "the backend asks for input, and too many questions are open already: answer those first, then call again";
+
 /// A call whose client may be asked.
 struct Asking {
     context: Context,
@@ -50,7 +53,7 @@ enum Stage {
     /// The backend answers.
     Backend(Frames<Refusal>),
     /// The client is asked.
-    Client(Round),
+    Client(Box<Round>),
     /// It is over.
     Over,
 }
@@ -59,6 +62,8 @@ enum Stage {
 struct Round {
     left: VecDeque<(String, Json)>,
     asked: Option<(String, Question)>,
+    /// Held for as long as something is asked.
+    turn: Option<Turn>,
     answers: Object,
     state: Option<Json>,
     /// Until when the client has time for all of it.
@@ -128,17 +133,31 @@ impl Asking {
         if self.round > limits.session_rounds {
             return Err(self.failed("the backend has asked for more input too often in this call"));
         }
-        let requests = result.member(rounds::INPUT_REQUESTS);
-        let left = requests.iter().flat_map(Json::members).map(|(key, entry)| (key.into_owned(), entry));
+        let left = questions(result);
+        let turn = match left.is_empty() {
+            true => None,
+            false => Some(self.turn()?),
+        };
         let end = self.exchange.deadline.min(Instant::now() + limits.answer_time);
-        let state = result.member(REQUEST_STATE);
-        Ok(Stage::Client(Round { left: left.collect(), asked: None, answers: Object::new(), state, end }))
+        let state = result.member(REQUEST_STATE).map(|state| state.alone());
+        let round = Round { left, asked: None, turn, answers: Object::new(), state, end };
+        Ok(Stage::Client(Box::new(round)))
+    }
+
+    fn turn(&self) -> Result<Turn, Outcome> {
+        let turn = self.context.app.sessions.questions.turn(&self.exchange.caller);
+        turn.ok_or_else(|| self.failed(TOO_MANY))
     }
 
     /// Asks the next question, or waits for the answer to the last one.
-    async fn ask(&mut self, mut round: Round) -> Step {
+    async fn ask(&mut self, mut round: Box<Round>) -> Step {
         if let Some((key, mut question)) = round.asked.take() {
-            let Ok(Some(response)) = timeout_at(round.end, question.answered()).await else {
+            let answered = timeout_at(round.end, question.answered());
+            // Who has left reads no question, and nobody would hear what the answer leads to.
+            let Some(answered) = self.context.left.run_until_cancelled(answered).await else {
+                return self.ends("the client has left, and cannot be asked");
+            };
+            let Ok(Some(response)) = answered else {
                 return self.ends("nobody answered what the backend asks in time");
             };
             let Some(result) = response.result.filter(Json::is_object) else {
@@ -165,7 +184,7 @@ impl Asking {
     /// Calls the backend with the answers. Who may do that is judged as of now.
     ///
     /// spec: row GW-01
-    async fn again(&mut self, round: Round) -> Step {
+    async fn again(&mut self, round: Box<Round>) -> Step {
         match self.retry(round).await {
             Ok(Reply::Once(Outcome::Asks(result))) => match self.begin(&result) {
                 Ok(stage) => Step::Goes(stage),
@@ -178,12 +197,13 @@ impl Asking {
         }
     }
 
-    async fn retry(&mut self, round: Round) -> Result<Reply<Refusal>, Refusal> {
+    async fn retry(&mut self, round: Box<Round>) -> Result<Reply<Refusal>, Refusal> {
         let Context { app, party, session, .. } = &self.context;
         let ends_at = party.caller.good_until().min(session.expires_at);
         if ends_at <= app.clock.now() || !is_served(app, party) {
             return Err(LegacyError::NoSuchSession.into());
         }
+        drop(round.turn);
         let Exchange { caller, endpoint, tenant, call, deadline } = &self.exchange;
         let answers = round.answers.finish();
         let given = call.params.members();
@@ -213,10 +233,34 @@ impl Asking {
     }
 }
 
+/// What `result` asks, in bytes of its own: the result need not wait with it.
+fn questions(result: &Json) -> VecDeque<(String, Json)> {
+    let requests = result.member(rounds::INPUT_REQUESTS);
+    let all = requests.iter().flat_map(Json::members);
+    all.map(|(key, entry)| (key.into_owned(), entry.alone())).collect()
+}
+
 /// What comes next.
 enum Step {
     /// Something for the client.
     Frame(Frame<Refusal>),
     /// Nothing yet: it goes on there.
     Goes(Stage),
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::questions;
+    use crate::protocol::json::Json;
+
+    #[test]
+    fn what_waits_for_answers_holds_nothing_of_the_result() {
+        let text = r#"{"inputRequests":{"a":{"method":"roots/list"},"b":{}},"_meta":{"large":"..."}}"#;
+        let result = Json::parse(Bytes::copy_from_slice(text.as_bytes()), 64).unwrap();
+        let all = questions(&result);
+        assert_eq!(all[0], ("a".to_owned(), result.member("inputRequests").unwrap().member("a").unwrap()));
+        assert!(all.len() == 2 && all.iter().all(|(_, entry)| entry.bytes().is_unique()));
+    }
 }

@@ -23,6 +23,8 @@ use crate::harness::session::Session;
 use crate::harness::session::request;
 use crate::harness::upstream::Behaviour;
 use crate::harness::upstream::Upstream;
+use crate::harness::wait::eventually;
+use crate::harness::wire;
 use crate::harness::wire::Connection;
 
 /// A gateway before such a backend, and a client in a session of this revision, which can be asked all.
@@ -206,5 +208,77 @@ async fn nobody_is_asked_in_a_batch() {
     let answer = session.post(&body).await;
     let all: Value = serde_json::from_str(&answer.text()).unwrap();
     assert!(text(&all[0]).contains("does not declare"), "{all}");
+    gw.stop().await;
+}
+
+// spec: row Y-05
+#[tokio::test]
+async fn a_caller_and_a_tenant_have_so_many_open_questions() {
+    let few = |settings: &mut Settings| {
+        (settings.limits.caller_questions, settings.limits.tenant_questions) = (2, 3);
+    };
+    let (crm, gw, alice, session) = house("2025-11-25", few).await;
+    let form = || asks(&format!(r#""inputRequests":{{"k":{FORM}}}"#));
+    crm.behave("echo", form()).behave("greet", form());
+    let able: Value = serde_json::from_str(ABLE).unwrap();
+    let second = Session::open_with(&alice, "2025-11-25", &able).await;
+    let bob = Session::open_with(&gw.caller("acme", "bob", "crm.read"), "2025-11-25", &able).await;
+    let asked = async |session: &Session| {
+        let mut open = call(session, 1).await;
+        open.head().await;
+        let question = next(&mut open).await;
+        assert_eq!(question["method"], "elicitation/create", "{question}");
+        (open, question)
+    };
+    let refused = async |session: &Session| {
+        let tool = session.call_tool("crm_echo", json!({})).await.message();
+        assert!(text(&tool).contains("answer those first"), "{tool}");
+        let prompt = session.rpc("prompts/get", json!({"name": "crm_greet"})).await.message();
+        assert_eq!(prompt["error"]["code"], -32603, "{prompt}");
+        assert!(prompt["error"]["message"].as_str().unwrap().contains("answer those first"), "{prompt}");
+    };
+    let (mut first, question) = asked(&session).await;
+    let _second = asked(&second).await;
+    refused(&second).await;
+    let _third = asked(&bob).await;
+    refused(&bob).await;
+    // An answer makes room.
+    crm.behave("echo", Behaviour::Echo);
+    answer(&session, &question, json!({"action": "cancel"})).await;
+    assert_eq!(next(&mut first).await["result"]["structuredContent"], json!({"n": 1}));
+    crm.behave("echo", form());
+    let _fourth = asked(&bob).await;
+    refused(&bob).await;
+    gw.stop().await;
+}
+
+// spec: row Y-05
+#[tokio::test]
+async fn nobody_waits_for_the_answer_of_a_client_that_has_left() {
+    let one = |settings: &mut Settings| {
+        (settings.limits.session_calls, settings.limits.session_rounds) = (1, 255);
+    };
+    let (crm, gw, _, session) = house("2025-11-25", one).await;
+    let form = || asks(&format!(r#""inputRequests":{{"k":{FORM}}}"#));
+    let over = async || session.rpc("ping", json!({})).await.message()["result"] == json!({});
+    crm.behave("echo", form());
+    let mut open = call(&session, 1).await;
+    open.head().await;
+    next(&mut open).await;
+    assert!(!over().await, "it is the one call that there may be");
+    drop(open);
+    eventually("a call ends that was asking", over).await;
+
+    crm.behave("echo", asks(r#""requestState":"s""#));
+    let calls = crm.count("tools/call");
+    let open = call(&session, 2).await;
+    eventually("it goes on", async || crm.count("tools/call") > calls + 1).await;
+    drop(open);
+    let metrics = async || wire::request(gw.admin, "GET", "/metrics", &[], b"").await.text();
+    eventually("its client is gone", async || metrics().await.contains("fondaco_requests_in_flight 0\n"))
+        .await;
+    assert!(!over().await, "it goes on");
+    crm.behave("echo", form());
+    eventually("a call ends that was about to ask", over).await;
     gw.stop().await;
 }

@@ -619,6 +619,37 @@ async fn the_oldest_unused_session_makes_room_and_one_in_use_does_not() {
 }
 
 #[tokio::test]
+async fn a_caller_with_many_kinds_of_clients_makes_room_of_its_own() {
+    let upstream = server(Handshake::default()).await;
+    let backend = backend_of(config(&upstream), Limits { upstream_sessions: 6, ..limits() });
+    let alice = |n: usize| {
+        let capabilities = text(&format!(r#"{{"extensions":{{"com.example/{n}":{{}}}}}}"#));
+        BackendCall { capabilities, ..call_of("alice") }
+    };
+    result(&backend, call_of("bob")).await;
+    for n in 0..6 {
+        result(&backend, alice(n)).await;
+    }
+    eventually(|| ended(&upstream) == 2).await;
+    let ended: Vec<bool> = upstream.sessions().iter().map(|session| session.ended).collect();
+    assert_eq!(ended, [false, true, true, false, false, false, false]);
+    // Now all hers are in use.
+    upstream.behave("echo", Behaviour::Hang);
+    let mut busy = Vec::new();
+    for n in 2..6 {
+        let frames = backend.call(alice(n)).await.unwrap();
+        busy.push(tokio::spawn(super::end_of(frames)));
+    }
+    eventually(|| upstream.count("tools/call") == 11).await;
+    let error = run(&backend, alice(6)).await.1.unwrap_err();
+    assert!(matches!(error, BackendError::Busy), "{error:?}");
+    upstream.behave("echo", Behaviour::Echo);
+    result(&backend, call_of("bob")).await;
+    assert_eq!(upstream.sessions().len(), 7);
+    busy.iter().for_each(|busy| busy.abort());
+}
+
+#[tokio::test]
 async fn sessions_end_with_their_backend_but_not_under_a_call() {
     for delete in [200, 204, 405, 500] {
         let upstream = server(Handshake { delete, ..Handshake::default() }).await;
