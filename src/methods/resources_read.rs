@@ -100,20 +100,18 @@ fn question(exchange: &Exchange, resource: &Entry) -> Option<Question> {
         variant.update(&(part.len() as u64).to_be_bytes());
         variant.update(part);
     };
-    let mut params: Vec<_> = call.params.members().collect();
+    if call.is_retry() {
+        return None;
+    }
+    // Its own URI stands for the first, and of the second, what the backend is told follows.
+    let others = call.params.members().filter(|(key, _)| !matches!(&**key, "uri" | "_meta"));
+    let mut params: Vec<_> = others.collect();
     params.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
     // How many there are of a kind is said first, so that nothing can be taken for another kind.
     add(&(params.len() as u64).to_be_bytes());
     for (key, value) in &params {
-        match &**key {
-            "inputResponses" | "requestState" => return None,
-            // Its own URI stands for the first, and of the second, what the backend is told follows.
-            "uri" | "_meta" => {}
-            key => {
-                add(key.as_bytes());
-                add(value.bytes());
-            }
-        }
+        add(key.as_bytes());
+        add(value.bytes());
     }
     add(declare::carried(&call.meta.capabilities, config, resource.home.tasks).bytes());
     // The trace is another one each time, and says nothing of what is asked.

@@ -15,15 +15,8 @@ use crate::harness::gateway::Gateway;
 use crate::harness::gateway::acme_and_other;
 use crate::harness::gateway::text;
 use crate::harness::upstream::Behaviour;
-use crate::harness::upstream::Received;
 use crate::harness::upstream::Upstream;
 use crate::harness::wait::eventually;
-
-/// The calls that a server was sent.
-fn calls(upstream: &Upstream) -> Vec<Received> {
-    let is_call = |request: &Received| request.header("mcp-method") == ["tools/call"];
-    upstream.requests().into_iter().filter(is_call).collect()
-}
 
 /// The text of the result that a call of `tool` with these arguments gets.
 async fn called(caller: &Caller, tool: &str, arguments: &str, meta: &str) -> Value {
@@ -128,10 +121,10 @@ async fn arguments_are_checked_unless_that_is_switched_off() {
     let expected = ["arguments_echo", "arguments_strict", "both_echo", "both_strict"];
     assert_eq!(tools, [&expected[..], &["off_ahead", "off_echo", "off_strict"]].concat());
     for (tool, refused) in [("off_strict", false), ("arguments_strict", true), ("both_strict", true)] {
-        let before = calls(&upstream).len();
+        let before = upstream.asked().len();
         let answer = called(&alice, tool, r#"{"n":"x"}"#, "").await;
         assert_eq!(problem(&answer).is_some(), refused, "{tool}: {answer}");
-        assert_eq!(upstream.requests().len() == before, refused, "{tool}");
+        assert_eq!(upstream.asked().len() == before, refused, "{tool}");
     }
     gw.stop().await;
 }
@@ -152,13 +145,13 @@ async fn numbers_out_of_range_are_checked_and_travel_as_they_are() {
         exact.map(|number| (number, true)).into_iter().chain([("1e400", false), ("1e99999999999", false)])
     {
         for (tool, sent) in [("both_number", true), ("both_bounded", fits)] {
-            let before = calls(&upstream).len();
+            let before = upstream.asked().len();
             let headers = alice.headers("tools/call", Some(tool));
             let params = format!(r#","name":"{tool}","arguments":{{"n":{number}}}"#);
             let answer = alice.post(&headers, &text("1", "tools/call", &params, "")).await;
             let relayed = format!(r#""structuredContent":{{"n":{number}}}"#);
             assert_eq!(answer.text().contains(&relayed), fits, "{tool} {number}: {}", answer.text());
-            let requests = calls(&upstream);
+            let requests = upstream.asked();
             assert_eq!(requests.len() > before, sent, "{tool} {number}");
             if sent {
                 let arguments = format!(r#""arguments":{{"n":{number}}}"#);
@@ -340,7 +333,7 @@ async fn files_that_are_not_ours_are_as_good_as_none_and_those_of_nobody_go() {
 
 /// The server that `find` leads to.
 async fn reached(caller: &Caller, servers: &[&Upstream]) -> usize {
-    let counts = || servers.iter().map(|server| server.requests().len()).collect::<Vec<_>>();
+    let counts = || servers.iter().map(|server| server.asked().len()).collect::<Vec<_>>();
     let before = counts();
     let answer = caller.call_tool("find", json!({})).await;
     let after = counts();

@@ -422,12 +422,12 @@ tenants: {{acme: {{backends: {{up: {{kind: mcp, url: "{}"}}}}}}}}
         ("up_named", format!("\"{}\"", "0".repeat(1_000)), Some("/a: ")),
     ] {
         let arguments = format!(r#","name":"{tool}","arguments":{{"a":{argument}}}"#);
-        let before = upstream.requests().len();
+        let before = upstream.asked().len();
         let headers = alice.headers("tools/call", Some(tool));
         let result = alice.post(&headers, &text("1", "tools/call", &arguments, "")).await.result();
         let refused = result["isError"] == true;
         assert_eq!(refused, word.is_some(), "{tool}: {result}");
-        assert_eq!(upstream.requests().len() - before, usize::from(!refused));
+        assert_eq!(upstream.asked().len() - before, usize::from(!refused));
         if let Some(word) = word {
             assert!(result["content"][0]["text"].as_str().unwrap().contains(word), "{result}");
         }

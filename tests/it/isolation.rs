@@ -119,7 +119,7 @@ async fn a_connection_that_gave_a_wrong_answer_gives_no_other() {
         upstream.behave("echo", Behaviour::Once(Box::new(wrong)));
         let answer = alice.call_tool("echo", json!({})).await;
         assert_eq!(answer.refusal(), (200, -32603), "{}", answer.text());
-        let last = || upstream.requests().pop().map(|request| request.connection);
+        let last = || upstream.asked().pop().map(|request| request.connection);
         let distrusted = last();
         alice.call_tool("echo", json!({})).await.result();
         assert_ne!(last(), distrusted, "answers may be out of step");

@@ -218,7 +218,7 @@ async fn completions_reach_their_backend_under_its_own_names() {
         assert_eq!((&sent["argument"], &sent["context"]), (&params["argument"], &params["context"]));
         assert!(crm.requests().pop().unwrap().header("mcp-name").is_empty());
     }
-    let asked = crm.requests().len();
+    let asked = crm.asked().len();
     let argument = json!({"name": "whom", "value": ""});
     let greet = json!({"type": "ref/prompt", "name": "crm_greet"});
     for (params, expected) in [
@@ -246,7 +246,7 @@ async fn completions_reach_their_backend_under_its_own_names() {
         let answer = alice.rpc("completion/complete", params.clone()).await;
         assert_eq!(answer.refusal(), expected, "{params}: {}", answer.text());
     }
-    assert_eq!(crm.requests().len(), asked, "nobody was asked");
+    assert_eq!(crm.asked().len(), asked, "nobody was asked");
     gw.stop().await;
 }
 

@@ -212,7 +212,7 @@ async fn a_state_opens_for_the_same_caller_on_the_same_call_and_in_time() {
     ] {
         next(&alice, method, same, &handle).await.result();
     }
-    let sent = crm.requests().len();
+    let sent = crm.asked().len();
     let altered = |at: usize| {
         let other = if handle.as_bytes()[at] == b'A' { "B" } else { "A" };
         let mut handle = handle.clone();
@@ -246,7 +246,7 @@ async fn a_state_opens_for_the_same_caller_on_the_same_call_and_in_time() {
     gw.app.clock.advance(5);
     let late = next(&alice, method, params, &handle).await;
     assert_eq!((late.status, late.text()), (200, refused.text()), "too late");
-    assert_eq!((crm.requests().len(), globex.count("tools/call")), (sent + 1, 0), "nobody was asked");
+    assert_eq!((crm.asked().len(), globex.count("tools/call")), (sent + 1, 0), "nobody was asked");
     gw.stop().await;
 }
 
@@ -298,9 +298,9 @@ async fn a_call_is_asked_back_ten_times_and_no_more() {
             answer = send(&alice, ABLE, method, &again(params, FILLED, &handle(&answer))).await;
             assert_eq!(answer.result()["resultType"], "input_required", "round {round}");
         }
-        let asked = crm.requests().len();
+        let asked = crm.asked().len();
         answer = send(&alice, ABLE, method, &again(params, FILLED, &handle(&answer))).await;
-        assert_eq!(crm.requests().len(), asked + 1);
+        assert_eq!(crm.asked().len(), asked + 1);
         match method {
             "tools/call" => assert!(failure(&answer).contains("too often")),
             _ => assert_eq!(answer.refusal(), (200, -32603), "{}", answer.text()),
@@ -464,7 +464,7 @@ async fn what_is_asked_and_answered_has_bounds_and_a_form() {
         }
     }
     crm.behave(own, Behaviour::Echo);
-    let asked = crm.requests().len();
+    let asked = crm.asked().len();
     for responses in [
         "[]".to_owned(),
         "7".to_owned(),
@@ -476,7 +476,7 @@ async fn what_is_asked_and_answered_has_bounds_and_a_form() {
         let answer = send(&alice, ABLE, method, &format!(r#"{params},"inputResponses":{responses}"#)).await;
         assert_eq!(answer.refusal(), (400, -32602), "{responses}");
     }
-    assert_eq!(crm.requests().len(), asked, "nobody was asked");
+    assert_eq!(crm.asked().len(), asked, "nobody was asked");
     crm.behave("completion/complete", form_and("s"));
     let completion =
         json!({"ref": {"type": "ref/prompt", "name": "crm_greet"}, "argument": {"name": "a", "value": ""}});

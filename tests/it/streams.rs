@@ -344,9 +344,9 @@ async fn a_call_in_flight_finishes_after_the_drain_begins() {
     {
         upstream.behave("echo", behaviour);
         let (gw, alice) = before(&upstream, "", NEVER).await;
-        let before = upstream.requests().len();
+        let before = upstream.asked().len();
         let mut open = alice.open("echo", meta).await;
-        eventually(|| upstream.requests().len() > before).await;
+        eventually(|| upstream.asked().len() > before).await;
         let began = Instant::now();
         let (answer, ()) = tokio::join!(open.answer(), gw.stop());
         assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());

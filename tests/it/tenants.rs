@@ -391,9 +391,9 @@ tenants:
     for (name, upstream) in
         [("echo", &first), ("own", &second), ("third_echo", &second), ("a.b-own", &second)]
     {
-        let before = upstream.requests().len();
+        let before = upstream.asked().len();
         alice.call_tool(name, json!({"x": 1})).await.result();
-        let requests = upstream.requests();
+        let requests = upstream.asked();
         let own = name.rsplit(['_', '-']).next().unwrap();
         assert_eq!((requests.len(), requests[before].header("mcp-name")), (before + 1, vec![own]), "{name}");
     }

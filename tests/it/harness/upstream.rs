@@ -354,6 +354,16 @@ impl Upstream {
         lock(&self.state).requests.clone()
     }
 
+    /// Every request on a caller's behalf so far: without what the gateway asks on its own account.
+    pub fn asked(&self) -> Vec<Received> {
+        let own = |request: &Received| {
+            let said = |method: &str| request.body.contains(&format!(r#""method":"{method}""#));
+            ["server/discover", "subscriptions/listen", "tools/list", "prompts/list"].into_iter().any(said)
+                || ["resources/list", "resources/templates/list"].into_iter().any(said)
+        };
+        self.requests().into_iter().filter(|request| !own(request)).collect()
+    }
+
     /// How many connections were accepted so far.
     pub fn connections(&self) -> usize {
         lock(&self.state).connections

@@ -160,12 +160,12 @@ async fn a_batch_is_bounded_in_what_goes_on_and_in_what_comes_back() {
     assert_eq!(json!(codes(&answer)), json!([-32002, -32002, -32603, -32603]), "{}", answer.text());
 
     upstream.behave("echo", Behaviour::Hang);
-    let before = upstream.requests().len();
+    let before = upstream.asked().len();
     let mut open = session.begin(&session.headers(), &batch(&calls)).await;
-    eventually("two have arrived", async || upstream.requests().len() == before + 2).await;
+    eventually("two have arrived", async || upstream.asked().len() == before + 2).await;
     let cancel = |id: u64| notification("notifications/cancelled", &json!({"requestId": id}));
     session.post(&cancel(1)).await;
-    eventually("the third has arrived", async || upstream.requests().len() == before + 3).await;
+    eventually("the third has arrived", async || upstream.asked().len() == before + 3).await;
     assert_eq!(upstream.cancellations(), 1, "two at a time");
     upstream.behave("echo", Behaviour::Echo);
     session.post(&batch(&[cancel(2), cancel(3)])).await;
@@ -182,21 +182,21 @@ async fn a_batch_goes_on_without_its_client_and_ends_with_its_session() {
     let call = |id: u64| request(&json!(id), "tools/call", &json!({"name": "echo"}));
     let calls: Vec<String> = (1..=3).map(call).collect();
     upstream.behave("echo", Behaviour::Late(Duration::from_millis(100)));
-    let before = upstream.requests().len();
+    let before = upstream.asked().len();
     let open = session.begin(&session.headers(), &batch(&calls)).await;
-    eventually("one has arrived", async || upstream.requests().len() == before + 1).await;
+    eventually("one has arrived", async || upstream.asked().len() == before + 1).await;
     drop(open);
-    eventually("all have arrived", async || upstream.requests().len() == before + 3).await;
+    eventually("all have arrived", async || upstream.asked().len() == before + 3).await;
     assert_eq!(upstream.cancellations(), 0);
 
     upstream.behave("echo", Behaviour::Hang);
-    let before = upstream.requests().len();
+    let before = upstream.asked().len();
     let mut open = session.begin(&session.headers(), &batch(&calls)).await;
-    eventually("one has arrived", async || upstream.requests().len() == before + 1).await;
+    eventually("one has arrived", async || upstream.asked().len() == before + 1).await;
     assert_eq!(session.end().await.status, 204);
     let answer = open.answer().await;
     assert_eq!(json!(ends(&answer.message())), json!([[2, -32600], [3, -32600]]), "nothing more begins");
-    assert_eq!(upstream.requests().len(), before + 1);
+    assert_eq!(upstream.asked().len(), before + 1);
     gw.stop().await;
 }
 
@@ -207,12 +207,12 @@ async fn a_drain_waits_for_no_batch_whose_client_has_left() {
     let session = Session::open(&alice, "2025-03-26").await;
     let call = |id: u64| request(&json!(id), "tools/call", &json!({"name": "echo"}));
     upstream.behave("echo", Behaviour::Hang);
-    let before = upstream.requests().len();
+    let before = upstream.asked().len();
     let open = session.begin(&session.headers(), &batch(&[call(1), call(2)])).await;
-    eventually("one has arrived", async || upstream.requests().len() == before + 1).await;
+    eventually("one has arrived", async || upstream.asked().len() == before + 1).await;
     drop(open);
     gw.stop().await;
-    assert_eq!(upstream.requests().len(), before + 1, "and nothing more begins");
+    assert_eq!(upstream.asked().len(), before + 1, "and nothing more begins");
 }
 
 #[tokio::test]
@@ -226,12 +226,12 @@ async fn a_batch_has_one_time_for_all_that_it_asks() {
     let session = Session::open(&alice, "2025-03-26").await;
     let call = |id: u64| request(&json!(id), "tools/call", &json!({"name": "echo"}));
     upstream.behave("echo", Behaviour::Late(Duration::from_millis(600)));
-    let before = upstream.requests().len();
+    let before = upstream.asked().len();
     let notified = notification("notifications/initialized", &json!({}));
     let answer = session.post(&batch(&[call(1), call(2), notified, call(3), ping()])).await;
     assert_eq!(codes(&answer), [0, -32603, -32600, -32600], "{}", answer.text());
     assert!(answer.message()[2]["error"]["message"].as_str().unwrap().contains("time of the whole batch"));
-    assert_eq!(upstream.requests().iter().skip(before).filter(|r| r.body.contains("tools/call")).count(), 2);
+    assert_eq!(upstream.asked().iter().skip(before).filter(|r| r.body.contains("tools/call")).count(), 2);
     gw.stop().await;
 }
 
@@ -271,9 +271,8 @@ async fn a_batch_ends_with_its_token_its_session_and_its_tenant() {
         }
         assert_eq!(session.call_tool("echo", json!({})).await.status, 200);
         upstream.behave("echo", Behaviour::Late(Duration::from_millis(300)));
-        let before = upstream.requests().len();
-        let calls =
-            || upstream.requests().iter().skip(before).filter(|r| r.body.contains("tools/call")).count();
+        let before = upstream.asked().len();
+        let calls = || upstream.asked().iter().skip(before).filter(|r| r.body.contains("tools/call")).count();
         let mut open = session.begin(&session.headers(), &batch(&[call(1), call(2), ping()])).await;
         eventually("the first has arrived", async || calls() == 1).await;
         end();
