@@ -1,8 +1,8 @@
 //! Who listens to changes, of either era, and what each of them is told.
 //!
-//! Listening is level-triggered. A [`listener`] is what it asked for and which of that is dirty; the [`hub`]
+//! Listening is level-triggered. A `listener` is what it asked for and which of that is dirty; the [`hub`]
 //! marks, the [`writer`] of its stream drains. There is no queue: nothing overflows, nothing is lost, and
-//! who reads slowly costs what who is idle costs. [`upstream`] keeps the subscriptions with backends that
+//! who reads slowly costs what who is idle costs. `upstream` keeps the subscriptions with backends that
 //! listeners' resources need, one for all who want the same.
 
 mod above;
