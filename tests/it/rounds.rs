@@ -387,7 +387,7 @@ async fn a_tenant_says_what_its_backend_may_not_ask() {
             for (method, params, own) in CALLS {
                 crm.behave(own, asks(&format!(r#""inputRequests":{{"k":{wanted}}},"requestState":"s""#)));
                 let answer = send(&alice, ABLE, method, params).await;
-                let sent = last(&crm).json();
+                let sent = crm.asked().pop().unwrap().json();
                 let declared = &sent["params"]["_meta"]["io.modelcontextprotocol/clientCapabilities"];
                 assert_eq!(*declared, serde_json::from_str::<Value>(told).unwrap(), "{refuse}");
                 match method {

@@ -238,17 +238,19 @@ async fn a_caller_and_a_tenant_have_so_many_open_questions() {
         assert!(prompt["error"]["message"].as_str().unwrap().contains("answer those first"), "{prompt}");
     };
     let (mut first, question) = asked(&session).await;
-    let _second = asked(&second).await;
+    let second_asked = asked(&second).await;
     refused(&second).await;
-    let _third = asked(&bob).await;
+    let third_asked = asked(&bob).await;
     refused(&bob).await;
     // An answer makes room.
     crm.behave("echo", Behaviour::Echo);
     answer(&session, &question, json!({"action": "cancel"})).await;
     assert_eq!(next(&mut first).await["result"]["structuredContent"], json!({"n": 1}));
     crm.behave("echo", form());
-    let _fourth = asked(&bob).await;
+    let fourth_asked = asked(&bob).await;
     refused(&bob).await;
+    // Their clients leave: nobody is waited for.
+    drop((first, second_asked, third_asked, fourth_asked));
     gw.stop().await;
 }
 
