@@ -61,6 +61,26 @@ pub struct Answered<E> {
 }
 
 impl<E: 'static> Reply<E> {
+    /// The same reply with another end: that of a call, at once or after its notifications. The other replies
+    /// are no call's.
+    pub fn map_end(
+        self,
+        mut end: impl FnMut(Result<Outcome, E>) -> Result<Outcome, E> + Send + 'static,
+    ) -> Result<Self, E> {
+        Ok(match self {
+            Self::Once(outcome) => Self::Once(end(Ok(outcome))?),
+            Self::Stream(frames) => Self::Stream(Box::pin(frames.map(move |frame| match frame {
+                Frame::Notice(json) => Frame::Notice(json),
+                Frame::End(ended) => Frame::End(end(ended)),
+            }))),
+            other @ (Self::Accepted
+            | Self::Opened { .. }
+            | Self::Batch(_)
+            | Self::Notices(_)
+            | Self::Ended) => other,
+        })
+    }
+
     /// The same reply for somebody who calls its failures otherwise.
     pub fn map_err<F>(self, rename: impl Fn(E) -> F + Send + 'static) -> Reply<F> {
         match self {

@@ -227,9 +227,7 @@ async fn perform(app: &Arc<App>, exchange: &Exchange, routed: Routed) -> Result<
         }
         Route::Tool(tool) => {
             trace::tool(&Span::current(), &tool.entry.public);
-            let call = methods::tools_call::answer(exchange, &tool, &snapshot, &means);
-            let ids = methods::tasks::Ids::new(exchange, &tool.entry, keys, now, limits);
-            call.await.and_then(|reply| ids.name(reply))
+            methods::tools_call::answer(exchange, &tool, &snapshot, &means).await
         }
         Route::Prompt(prompt) => methods::prompts_get::answer(exchange, &prompt, &snapshot, &means).await,
         Route::Resource(resource) => {

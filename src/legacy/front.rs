@@ -7,7 +7,6 @@ use crate::legacy::session::Session;
 use crate::protocol::ProtocolError;
 use crate::protocol::call::Call;
 use crate::protocol::json::Json;
-use crate::protocol::json::change;
 use crate::protocol::json::compose::Object;
 use crate::protocol::level::Level;
 use crate::protocol::media::Accept;
@@ -17,7 +16,6 @@ use crate::protocol::meta::Meta;
 use crate::protocol::methods;
 use crate::protocol::methods::INITIALIZE;
 use crate::protocol::methods::Method;
-use crate::protocol::tasks;
 
 const PING: &str = "ping";
 const SET_LEVEL: &str = "logging/setLevel";
@@ -56,8 +54,7 @@ pub fn ask(request: Request, session: &Session, accept: Accept) -> Result<Asked,
     if params.as_ref().is_some_and(|params| !params.is_object()) {
         return Err(ProtocolError::InvalidParams("`params` has to be an object"));
     }
-    let capabilities = asking::capabilities(session, accept.sse);
-    let meta = Meta::in_session(meta.as_ref(), without_tasks(&capabilities))?;
+    let meta = Meta::in_session(meta.as_ref(), asking::capabilities(session, accept.sse))?;
     if method == PING {
         return Ok(Asked::Ping);
     }
@@ -94,18 +91,6 @@ fn shared(method: &str) -> Option<Method> {
         method if method.is_about_a_task() => None,
         method => Some(method),
     }
-}
-
-/// The capabilities of a client as far as this era knows them: it cannot declare tasks.
-///
-/// spec: SEP-2663, Backward Compatibility
-fn without_tasks(capabilities: &Json) -> Json {
-    let less = change::member(capabilities, tasks::EXTENSIONS, |extensions| {
-        extensions.member(tasks::EXTENSION)?;
-        let others = extensions.members().filter(|(name, _)| name != tasks::EXTENSION);
-        Some(others.fold(Object::new(), |all, (name, value)| all.put(&name, &value)).finish())
-    });
-    less.unwrap_or_else(|| capabilities.clone())
 }
 
 /// Tasks are not offered: a call that asks for one is a plain call.

@@ -7,11 +7,12 @@ use crate::protocol::json::Json;
 use crate::protocol::json::Kind;
 use crate::protocol::json::compose::Object;
 use crate::protocol::meta::our_info;
+use crate::protocol::tasks;
 use crate::protocol::version::Handshake;
 
 /// The capabilities of a client that can matter to a call: what a server may ask of it, and what it
 /// shows.
-const KEPT: [&str; 3] = ["elicitation", "sampling", "extensions"];
+const KEPT: [&str; 2] = ["elicitation", "sampling"];
 
 /// What a client offers.
 #[derive(Debug, PartialEq, Eq)]
@@ -67,7 +68,9 @@ pub fn result(revision: Handshake, capabilities: &Json, instructions: Option<&st
 fn reduced(declared: &Json) -> Json {
     let mut kept = Object::new();
     for (name, value) in declared.members().filter(|(_, value)| value.is_object()) {
-        if KEPT.contains(&&*name) {
+        if name == tasks::EXTENSIONS {
+            kept = kept.put(&name, &without_tasks(&value));
+        } else if KEPT.contains(&&*name) {
             kept = kept.put(&name, &value);
         } else if name == "roots" {
             // Nobody can tell the gateway's peers that a list of roots has changed.
@@ -75,6 +78,14 @@ fn reduced(declared: &Json) -> Json {
         }
     }
     kept.finish()
+}
+
+/// Extensions as far as this era knows them: it cannot declare tasks.
+///
+/// spec: SEP-2663, Backward Compatibility
+fn without_tasks(extensions: &Json) -> Json {
+    let others = extensions.members().filter(|(name, _)| name != tasks::EXTENSION);
+    others.fold(Object::new(), |all, (name, value)| all.put(&name, &value)).finish()
 }
 
 fn refuse(reason: &'static str) -> ProtocolError {
@@ -142,7 +153,7 @@ mod tests {
 
     #[test]
     fn capabilities_are_reduced_to_what_matters_and_bounded() {
-        let declared = r#"{"tasks":{"x":1},"roots":{"listChanged":true},"elicitation":{"form":{},"n":1e400},"sampling":7,"extensions":{"io.modelcontextprotocol/ui":{"mimeTypes":["a"]}}}"#;
+        let declared = r#"{"tasks":{"x":1},"roots":{"listChanged":true},"elicitation":{"form":{},"n":1e400},"sampling":7,"extensions":{"io.modelcontextprotocol/tasks":{},"io.modelcontextprotocol/ui":{"mimeTypes":["a"]}}}"#;
         let kept = r#"{"roots":{},"elicitation":{"form":{},"n":1e400},"extensions":{"io.modelcontextprotocol/ui":{"mimeTypes":["a"]}}}"#;
         let read = |most| read(&offer("\"2025-11-25\"", declared), most).unwrap().capabilities;
         assert_eq!(read(kept.len()).text(), kept);

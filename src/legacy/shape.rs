@@ -1,10 +1,7 @@
 //! Results in the form that a session's revision knows: without what came later, and structured content
 //! as the object that it was then.
 
-use futures_util::StreamExt;
-
 use crate::catalog::tool::Tool;
-use crate::exchange::Frame;
 use crate::exchange::Reply;
 use crate::legacy::schema;
 use crate::protocol::call::Outcome;
@@ -58,15 +55,8 @@ impl Shape {
     }
 
     /// `reply` in this shape.
-    pub fn reply<E: 'static>(self, reply: Reply<E>) -> Reply<E> {
-        match reply {
-            Reply::Once(outcome) => Reply::Once(self.outcome(outcome)),
-            Reply::Stream(frames) => Reply::Stream(Box::pin(frames.map(move |frame| match frame {
-                Frame::End(Ok(outcome)) => Frame::End(Ok(self.outcome(outcome))),
-                frame => frame,
-            }))),
-            other => other,
-        }
+    pub fn reply<E: 'static>(self, reply: Reply<E>) -> Result<Reply<E>, E> {
+        reply.map_end(move |end| end.map(|outcome| self.outcome(outcome)))
     }
 
     fn outcome(self, outcome: Outcome) -> Outcome {

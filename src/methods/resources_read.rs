@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use aws_lc_rs::digest;
 use aws_lc_rs::digest::Context;
-use futures_util::StreamExt;
 
 use crate::cache::Found;
 use crate::cache::Lead;
@@ -14,7 +13,6 @@ use crate::catalog::snapshot::Snapshot;
 use crate::catalog::ui::Host;
 use crate::catalog::ui::Ui;
 use crate::exchange::Exchange;
-use crate::exchange::Frame;
 use crate::exchange::Reply;
 use crate::methods::CallError;
 use crate::methods::Means;
@@ -73,8 +71,12 @@ pub async fn answer(
         })
     };
     let sent = Sent { retry, ..Sent::plain(exchange.call.params.clone()) };
-    let reply = forward(exchange, resource, sent, finish, means.limits, means.metrics).await;
-    ended(reply, lead, public)
+    let mut lead = lead;
+    let mut ended = move |end| ended(end, lead.take(), public);
+    match forward(exchange, resource, sent, finish, means.limits, means.metrics).await {
+        Ok(reply) => reply.map_end(ended),
+        Err(error) => ended(Err(error)).map(Reply::Once),
+    }
 }
 
 /// Step 20: what shows no views has nothing to do with one.
@@ -147,58 +149,22 @@ fn whole(context: Context) -> [u8; 32] {
     bytes
 }
 
-/// The reply, with its result kept where it may be, and as the client is told it.
-fn ended(
-    reply: Result<Reply<CallError>, CallError>,
-    lead: Option<Lead>,
-    public: bool,
-) -> Result<Reply<CallError>, CallError> {
-    let reply = match reply {
-        Ok(reply) => reply,
-        Err(error) => {
-            end(lead, None);
-            return Err(error);
-        }
+/// How it ended, as the client is told it, with the result kept where it may be.
+fn ended(end: Result<Outcome, CallError>, lead: Option<Lead>, public: bool) -> Result<Outcome, CallError> {
+    let result = match &end {
+        Ok(Outcome::Result(result)) => Some(result),
+        Ok(Outcome::Error(_) | Outcome::Asks(_) | Outcome::Task(_)) | Err(_) => None,
     };
-    Ok(match reply {
-        Reply::Once(outcome) => Reply::Once(outcome_of(outcome, lead, public)),
-        Reply::Stream(frames) => {
-            let mut lead = lead;
-            Reply::Stream(Box::pin(frames.map(move |frame| match frame {
-                Frame::End(Ok(outcome)) => Frame::End(Ok(outcome_of(outcome, lead.take(), public))),
-                Frame::End(Err(error)) => {
-                    end(lead.take(), None);
-                    Frame::End(Err(error))
-                }
-                Frame::Notice(json) => Frame::Notice(json),
-            })))
-        }
-        other @ (Reply::Accepted
-        | Reply::Opened { .. }
-        | Reply::Batch(_)
-        | Reply::Notices(_)
-        | Reply::Ended) => other,
-    })
-}
-
-fn outcome_of(outcome: Outcome, lead: Option<Lead>, public: bool) -> Outcome {
-    match outcome {
-        Outcome::Result(result) => {
-            end(lead, Some(&result));
-            let ttl_ms = caching::ttl_ms(&result).unwrap_or(0);
-            Outcome::Result(told(&result, ttl_ms, public && caching::is_public(&result)))
-        }
-        other @ (Outcome::Error(_) | Outcome::Asks(_) | Outcome::Task(_)) => {
-            end(lead, None);
-            other
-        }
-    }
-}
-
-fn end(lead: Option<Lead>, result: Option<&Json>) {
     if let Some(lead) = lead {
         lead.end(result);
     }
+    end.map(|outcome| match outcome {
+        Outcome::Result(result) => {
+            let ttl_ms = caching::ttl_ms(&result).unwrap_or(0);
+            Outcome::Result(told(&result, ttl_ms, public && caching::is_public(&result)))
+        }
+        other @ (Outcome::Error(_) | Outcome::Asks(_) | Outcome::Task(_)) => other,
+    })
 }
 
 /// A result with what its backend says of keeping it, within bounds; shared only where both say so.

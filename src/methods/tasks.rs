@@ -11,21 +11,19 @@ use crate::backend::BackendCall;
 use crate::backend::BackendError;
 use crate::catalog::entry::Entry;
 use crate::catalog::snapshot::Snapshot;
-use crate::catalog::ui;
-use crate::catalog::ui::Host;
 use crate::exchange::Exchange;
 use crate::exchange::Frame;
 use crate::exchange::Reply;
 use crate::methods::CallError;
+use crate::methods::Means;
 use crate::methods::declare;
 use crate::methods::failed;
 use crate::methods::forward::Sent;
 use crate::methods::forward::forward;
-use crate::methods::links::Links;
-use crate::methods::media;
-use crate::methods::media::Blocks;
 use crate::methods::rounds::Asks;
+use crate::methods::rounds::Sealing;
 use crate::methods::rounds::asking;
+use crate::methods::tools_call::Shown;
 use crate::model::caller::Caller;
 use crate::model::limits::Limits;
 use crate::protocol::call::INPUT_RESPONSES;
@@ -38,18 +36,16 @@ use crate::protocol::methods::Method;
 use crate::protocol::tasks::TASK_ID;
 use crate::protocol::tasks::Task;
 use crate::router::task::seal;
-use crate::seal::KeyRing;
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::metrics::Outcome as Ended;
 
 /// Names the tasks that a call may be answered with, for who made the call.
 ///
 /// spec: row EX-02
-pub struct Ids {
-    keys: Arc<KeyRing>,
+pub(super) struct Ids {
+    sealing: Sealing,
     caller: Arc<Caller>,
     tool: Arc<Entry>,
-    now: u64,
     /// Longest id of a backend.
     own_bytes: usize,
     /// How long an id opens at least and at most, in seconds.
@@ -57,41 +53,22 @@ pub struct Ids {
 }
 
 impl Ids {
-    /// For the call `exchange` of `tool`, which was routed `now`.
-    pub fn new(
-        exchange: &Exchange,
-        tool: &Arc<Entry>,
-        keys: &Arc<KeyRing>,
-        now: u64,
-        limits: &Limits,
-    ) -> Self {
+    /// For the call `exchange` of `tool`.
+    pub(super) fn new(exchange: &Exchange, tool: &Arc<Entry>, means: &Means<'_>) -> Self {
+        let (sealing, limits) = (&means.sealing, means.limits);
         Self {
-            keys: keys.clone(),
+            sealing: sealing.clone(),
             caller: exchange.caller.clone(),
             tool: tool.clone(),
-            now,
             own_bytes: limits.task_id_bytes,
             time: (limits.task_time.as_secs(), limits.task_time_most.as_secs()),
         }
     }
 
-    /// `reply`, with our id in the place of its backend's where it is a task.
-    pub fn name(self, reply: Reply<CallError>) -> Result<Reply<CallError>, CallError> {
-        Ok(match reply {
-            Reply::Once(outcome) => Reply::Once(self.outcome(outcome)?),
-            Reply::Stream(frames) => Reply::Stream(Box::pin(frames.map(move |frame| match frame {
-                Frame::End(Ok(outcome)) => Frame::End(self.outcome(outcome)),
-                other => other,
-            }))),
-            other => other,
-        })
-    }
-
-    fn outcome(&self, outcome: Outcome) -> Result<Outcome, CallError> {
+    /// `outcome`, with our id in the place of its backend's if it is a task.
+    pub(super) fn name(&self, outcome: Outcome) -> Result<Outcome, BackendError> {
         match outcome {
-            Outcome::Task(result) => {
-                self.named(&result).map(Outcome::Task).map_err(|why| BackendError::Invalid(why).into())
-            }
+            Outcome::Task(result) => self.named(&result).map(Outcome::Task).map_err(BackendError::Invalid),
             other => Ok(other),
         }
     }
@@ -104,7 +81,8 @@ impl Ids {
         }
         let (least, most) = self.time;
         let time = task.ttl_ms.map_or(most, |ttl| ttl.div_ceil(1_000)).clamp(least, most);
-        let id = seal(&self.keys, &self.caller, &self.tool, &task.id, self.now.saturating_add(time));
+        let until = self.sealing.clock.now().saturating_add(time);
+        let id = seal(&self.sealing.keys, &self.caller, &self.tool, &task.id, until);
         Ok(with_id(result, &id))
     }
 }
@@ -123,9 +101,7 @@ pub async fn answer(
     let asks = exchange.call.method == Method::TasksGet;
     let telling = Telling {
         asks: Asks::of(exchange, task, limits, metrics),
-        links: Links::of(task, snapshot),
-        host: Host::of(&exchange.call.meta),
-        media_bytes: limits.media_bytes,
+        shown: Shown::of(task, snapshot, &exchange.call.meta, limits),
     };
     if exchange.call.method == Method::TasksUpdate {
         telling.asks.bounded(exchange.call.params.member(INPUT_RESPONSES))?;
@@ -198,9 +174,7 @@ pub async fn current(
     metrics.upstream(if end.is_ok() { Ended::Ok } else { Ended::Failed }, began.elapsed());
     let telling = Telling {
         asks: Asks::declared(capabilities, clear_text, task, limits, metrics),
-        links: Links::of(task, snapshot),
-        host: Host::of(&meta),
-        media_bytes: limits.media_bytes,
+        shown: Shown::of(task, snapshot, &meta, limits),
     };
     let told = match end {
         Ok(Outcome::Result(result)) => telling.told(&result, task).ok(),
@@ -217,10 +191,8 @@ pub async fn current(
 struct Telling {
     /// What it may be asked.
     asks: Asks,
-    links: Links,
-    /// What it does with views.
-    host: Host,
-    media_bytes: usize,
+    /// How its result is shown.
+    shown: Shown,
 }
 
 impl Telling {
@@ -233,7 +205,7 @@ impl Telling {
         if task.id != *of.own {
             return Err(BackendError::Invalid("it tells of another task than the one that was asked for"));
         }
-        Ok(match self.asks.task(result, &self.links)? {
+        Ok(match self.asks.task(result, &self.shown.links)? {
             Ok(task) => {
                 let task = with_id(&task, &of.public);
                 let ended = change::member(&task, "result", |result| Some(self.ended(result)));
@@ -245,11 +217,7 @@ impl Telling {
 
     /// The result of a task as that of a call: it asks for nothing.
     fn ended(&self, result: &Json) -> Json {
-        if let Some(problem) = media::too_large(result, Blocks::Content, self.media_bytes) {
-            return failed(&problem);
-        }
-        let result = Outcome::Result(asking(result, None));
-        match ui::shown(self.links.change(result, Links::content), self.host) {
+        match self.shown.outcome(Outcome::Result(asking(result, None))) {
             Outcome::Result(result) | Outcome::Asks(result) | Outcome::Task(result) => result,
             Outcome::Error(error) => failed(&error.message),
         }

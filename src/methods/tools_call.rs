@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::backend::BackendError;
+use crate::catalog::entry::Entry;
 use crate::catalog::mirror::check_mirrored;
 use crate::catalog::mirror::given;
 use crate::catalog::mirror::mint;
@@ -22,8 +23,11 @@ use crate::methods::links::Links;
 use crate::methods::media;
 use crate::methods::media::Blocks;
 use crate::methods::rounds::Rounds;
+use crate::methods::tasks::Ids;
+use crate::model::limits::Limits;
 use crate::protocol::call::Outcome;
 use crate::protocol::json::Json;
+use crate::protocol::meta::Meta;
 use crate::router;
 use crate::router::RouteError;
 
@@ -71,22 +75,41 @@ async fn attempt(
         return Ok(Reply::Once(Outcome::Result(failed(&problem))));
     }
     let headers = mint(&tool.header_params, arguments.as_ref());
-    let links = Links::of(&tool.entry, snapshot);
-    let (host, most) = (Host::of(&call.meta), means.limits.media_bytes);
-    let finish = move |outcome| {
-        if let Outcome::Result(result) = &outcome
-            && let Some(problem) = media::too_large(result, Blocks::Content, most)
-        {
-            return Ok(Outcome::Result(failed(&problem)));
-        }
-        rounds.settle(ui::shown(links.change(outcome, Links::content), host), &links)
-    };
+    let shown = Shown::of(&tool.entry, snapshot, &call.meta, means.limits);
+    let ids = Ids::new(exchange, &tool.entry, means);
+    let finish = move |outcome| ids.name(rounds.settle(shown.outcome(outcome), &shown.links)?);
     let sent = Sent { params: call.params.clone(), param_headers: headers, retry };
     let reply = forward(exchange, &tool.entry, sent, finish, means.limits, means.metrics).await?;
     Ok(match &tool.output {
         Some(output) => means.checks.reply(&exchange.tenant.name, output, reply).await,
         None => reply,
     })
+}
+
+/// How a tool's results are shown to one client.
+pub(super) struct Shown {
+    /// How the URIs in them are changed.
+    pub(super) links: Links,
+    /// What it does with views.
+    host: Host,
+    media_bytes: usize,
+}
+
+impl Shown {
+    /// Of what `entry` leads to, to the client of this request.
+    pub(super) fn of(entry: &Entry, snapshot: &Arc<Snapshot>, meta: &Meta, limits: &Limits) -> Self {
+        Self { links: Links::of(entry, snapshot), host: Host::of(meta), media_bytes: limits.media_bytes }
+    }
+
+    /// The outcome as it is shown.
+    pub(super) fn outcome(&self, outcome: Outcome) -> Outcome {
+        if let Outcome::Result(result) = &outcome
+            && let Some(problem) = media::too_large(result, Blocks::Content, self.media_bytes)
+        {
+            return Outcome::Result(failed(&problem));
+        }
+        ui::shown(self.links.change(outcome, Links::content), self.host)
+    }
 }
 
 /// Step 21. What would be mirrored in a header may be `null`, as if it were not there.

@@ -209,7 +209,7 @@ async fn find(context: &Context, request: Request, trail: &mut Trail) -> Result<
     };
     let shape = Shape::new(session.revision, exchange.call.method, tool);
     let context = context.clone();
-    let work = async move { Ok(shape.reply(perform_asking(context, exchange, routed).await?)) };
+    let work = async move { shape.reply(perform_asking(context, exchange, routed).await?) };
     Ok(Found::Work(flight.carry(work.instrument(span)).boxed()))
 }
 

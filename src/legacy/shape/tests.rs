@@ -22,7 +22,7 @@ fn json(text: &str) -> Json {
 
 fn outcome(revision: Handshake, result: Form, outcome: Outcome) -> Outcome {
     match (Shape { revision, result }).reply(Reply::<Infallible>::Once(outcome)) {
-        Reply::Once(outcome) => outcome,
+        Ok(Reply::Once(outcome)) => outcome,
         _ => panic!("an answer stays an answer"),
     }
 }

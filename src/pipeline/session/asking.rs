@@ -114,16 +114,20 @@ impl Asking {
     async fn hear(&mut self, mut frames: Frames<Refusal>) -> Option<Step> {
         let frame = frames.next().await?;
         Some(match frame {
-            Frame::End(Ok(Outcome::Asks(result))) => match self.begin(&result) {
-                Ok(stage) => Step::Goes(stage),
-                Err(outcome) => Step::Frame(Frame::End(Ok(outcome))),
-            },
+            Frame::End(Ok(Outcome::Asks(result))) => self.go_on(&result),
             Frame::Notice(notice) => {
                 self.stage = Stage::Backend(frames);
                 Step::Frame(Frame::Notice(notice))
             }
             end @ Frame::End(_) => Step::Frame(end),
         })
+    }
+
+    fn go_on(&mut self, result: &Json) -> Step {
+        match self.begin(result) {
+            Ok(stage) => Step::Goes(stage),
+            Err(outcome) => Step::Frame(Frame::End(Ok(outcome))),
+        }
     }
 
     /// Begins a round; an outcome where there is none any more.
@@ -186,10 +190,7 @@ impl Asking {
     /// spec: row GW-01
     async fn again(&mut self, round: Box<Round>) -> Step {
         match self.retry(round).await {
-            Ok(Reply::Once(Outcome::Asks(result))) => match self.begin(&result) {
-                Ok(stage) => Step::Goes(stage),
-                Err(outcome) => Step::Frame(Frame::End(Ok(outcome))),
-            },
+            Ok(Reply::Once(Outcome::Asks(result))) => self.go_on(&result),
             Ok(Reply::Once(outcome)) => Step::Frame(Frame::End(Ok(outcome))),
             Ok(Reply::Stream(frames)) => Step::Goes(Stage::Backend(frames)),
             Ok(_) => self.ends("the call has no answer"),
