@@ -102,7 +102,7 @@ fn legacy(error: &LegacyError) -> &'static str {
 fn listen(error: &ListenError) -> &'static str {
     match error {
         ListenError::TooManyStreams => "streams",
-        ListenError::TooManyResources => "subscriptions",
+        ListenError::TooManyResources | ListenError::BackendFull => "subscriptions",
     }
 }
 

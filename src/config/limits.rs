@@ -73,6 +73,7 @@ limits! {
     tenant_streams: count 1, 1_000_000;
     subscription_uris: count 1, 10_000;
     subscription_bytes: size 256, MIB;
+    caller_subscriptions: count 1, 1_000_000;
     subscription_time: duration 1, 60 * SECOND;
     notification_pause: duration 1, 60 * SECOND;
     notification_rate: count 1, 100_000;

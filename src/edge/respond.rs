@@ -128,7 +128,7 @@ fn legacy(error: &LegacyError) -> (StatusCode, Option<i64>) {
 
 fn listen(error: ListenError) -> (StatusCode, Option<i64>) {
     match error {
-        ListenError::TooManyStreams | ListenError::TooManyResources => {
+        ListenError::TooManyStreams | ListenError::TooManyResources | ListenError::BackendFull => {
             (StatusCode::TOO_MANY_REQUESTS, Some(code::LISTEN_LIMIT))
         }
     }

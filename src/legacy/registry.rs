@@ -123,12 +123,12 @@ impl Sessions {
     pub fn listen(
         self: &Arc<Self>,
         hub: &Arc<Hub>,
-        tenant: &TenantName,
+        caller: &Caller,
         session: &Session,
         place: Place,
     ) -> Result<Listening, LegacyError> {
-        let flight = self.add(tenant, session, None)?;
-        let member = self.state().ears.opened(hub, tenant, session);
+        let flight = self.add(&caller.tenant, session, None)?;
+        let member = self.state().ears.opened(hub, caller, session);
         Ok(Listening { flight, member, key: session.key, _place: place })
     }
 
@@ -147,7 +147,7 @@ impl Sessions {
         if state.ended.contains(&caller.tenant, session.key) {
             return Err(LegacyError::NoSuchSession);
         }
-        let ear = state.ears.of(hub, &caller.tenant, session);
+        let ear = state.ears.of(hub, caller, session);
         let place = match ear.place.take() {
             None => hub.session_place(caller),
             Some(place) => Ok(place),

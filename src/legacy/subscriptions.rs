@@ -11,6 +11,7 @@ use crate::legacy::session::Session;
 use crate::listen::hub::Hub;
 use crate::listen::hub::Member;
 use crate::listen::places::Place;
+use crate::model::caller::Caller;
 use crate::model::name::TenantName;
 use crate::protocol::subscription::Kinds;
 
@@ -31,10 +32,10 @@ pub(super) struct Ear {
 
 impl Ears {
     /// The ear of a session, which is there from now on.
-    pub(super) fn of(&mut self, hub: &Arc<Hub>, tenant: &TenantName, session: &Session) -> &mut Ear {
+    pub(super) fn of(&mut self, hub: &Arc<Hub>, caller: &Caller, session: &Session) -> &mut Ear {
         self.0.entry(session.key).or_insert_with(|| Ear {
-            tenant: tenant.clone(),
-            member: Arc::new(hub.join(tenant, Kinds::all())),
+            tenant: caller.tenant.clone(),
+            member: Arc::new(hub.join(caller, Kinds::all())),
             place: None,
             streams: 0,
             expires_at: session.expires_at,
@@ -42,8 +43,8 @@ impl Ears {
     }
 
     /// One stream of the session is open.
-    pub(super) fn opened(&mut self, hub: &Arc<Hub>, tenant: &TenantName, session: &Session) -> Arc<Member> {
-        let ear = self.of(hub, tenant, session);
+    pub(super) fn opened(&mut self, hub: &Arc<Hub>, caller: &Caller, session: &Session) -> Arc<Member> {
+        let ear = self.of(hub, caller, session);
         ear.streams += 1;
         ear.member.clone()
     }

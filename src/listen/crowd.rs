@@ -112,6 +112,11 @@ impl Crowd {
         !self.nowhere.is_empty() || !self.waiting.is_empty()
     }
 
+    /// Whether there was no room for a resource at its backend.
+    pub(super) fn waits(&self, uri: &str) -> bool {
+        self.waiting.contains(uri)
+    }
+
     /// This listener subscribes to a resource, which is `entry`.
     pub(super) fn want(
         &mut self,

@@ -34,6 +34,7 @@ use crate::model::caller::Caller;
 use crate::model::limits::Limits;
 use crate::model::name::BackendName;
 use crate::model::name::TenantName;
+use crate::model::tally::Tally;
 use crate::protocol::subscription::Kind;
 use crate::protocol::subscription::Kinds;
 use crate::telemetry::metrics::Metrics;
@@ -51,6 +52,8 @@ pub struct Hub {
     stop: CancellationToken,
     streams: Places,
     sessions: Places,
+    /// The resources that each principal subscribes to, with all its listeners.
+    wishes: Arc<Tally<Arc<str>>>,
     serial: AtomicU64,
     /// Each behind a lock of its own, which is held for as long as it takes to look something up.
     crowds: Mutex<HashMap<TenantName, Arc<Mutex<Crowd>>>>,
@@ -63,6 +66,8 @@ pub struct Hub {
 pub struct Member {
     hub: Arc<Hub>,
     tenant: TenantName,
+    /// Whose it is.
+    principal: Arc<str>,
     crowd: Arc<Mutex<Crowd>>,
     id: u64,
     listener: Arc<Listener>,
@@ -85,6 +90,7 @@ impl Hub {
             stop: CancellationToken::new(),
             streams,
             sessions,
+            wishes: Arc::default(),
             serial: AtomicU64::new(0),
             crowds: Mutex::default(),
             stale: Mutex::default(),
@@ -102,15 +108,16 @@ impl Hub {
         self.sessions.take(caller).ok_or(ListenError::TooManyResources)
     }
 
-    /// One more listener, who misses nothing of `kinds` from now on.
-    pub fn join(self: &Arc<Self>, tenant: &TenantName, kinds: Kinds) -> Member {
+    /// One more listener of `caller`, who misses nothing of `kinds` from now on.
+    pub fn join(self: &Arc<Self>, caller: &Caller, kinds: Kinds) -> Member {
+        let (tenant, principal) = (&caller.tenant, caller.principal().into());
         let listener = Arc::new(Listener::new(kinds));
         let id = self.serial.fetch_add(1, Ordering::Relaxed);
         loop {
             let new = || Arc::new(Mutex::new(Crowd::new(tenant.clone())));
             let crowd = lock(&self.crowds).entry(tenant.clone()).or_insert_with(new).clone();
             if lock(&crowd).join(id, &listener) {
-                return Member { hub: self.clone(), tenant: tenant.clone(), crowd, id, listener };
+                return Member { hub: self.clone(), tenant: tenant.clone(), principal, crowd, id, listener };
             }
             self.tidy(tenant, &crowd);
         }
@@ -286,8 +293,10 @@ impl Member {
     /// It subscribes to this resource, which is `entry`, from now on.
     pub fn want(&self, uri: &Arc<str>, entry: &Entry) -> Result<(), ListenError> {
         let mut crowd = lock(&self.crowd);
-        if self.listener.want(uri, &self.hub.limits)? {
-            crowd.want(&self.hub, (self.id, &self.listener), uri, entry);
+        let hub = &self.hub;
+        let count = || hub.wishes.take(self.principal.clone(), hub.limits.caller_subscriptions, usize::MAX);
+        if self.listener.want(uri, &hub.limits, count)? {
+            crowd.want(hub, (self.id, &self.listener), uri, entry);
         }
         Ok(())
     }
@@ -301,6 +310,11 @@ impl Member {
         if has_room {
             self.hub.outdate(&self.tenant);
         }
+    }
+
+    /// Whether there was no room for this resource at its backend.
+    pub fn waits(&self, uri: &str) -> bool {
+        lock(&self.crowd).waits(uri)
     }
 
     /// Whether it subscribes to any resource.

@@ -15,6 +15,7 @@ use tokio::time::Instant;
 use crate::listen::ListenError;
 use crate::listen::task;
 use crate::model::limits::Limits;
+use crate::model::tally::Counted;
 use crate::protocol::subscription::Kind;
 use crate::protocol::subscription::Kinds;
 
@@ -31,8 +32,8 @@ pub(super) struct Listener {
 struct State {
     kinds: Kinds,
     dirty: Kinds,
-    /// The resources that it subscribes to, by their public URIs, and whether they are dirty.
-    resources: HashMap<Arc<str>, bool>,
+    /// The resources that it subscribes to, by their public URIs.
+    resources: HashMap<Arc<str>, Wish>,
     /// Those that are dirty, in the order that they are told in.
     queue: VecDeque<Arc<str>>,
     /// Of all their URIs.
@@ -40,6 +41,12 @@ struct State {
     /// The end of the second that is counted, and how many resources were taken in it.
     second: Option<Instant>,
     taken: usize,
+}
+
+/// A resource that it subscribes to.
+struct Wish {
+    is_dirty: bool,
+    _counted: Counted<Arc<str>>,
 }
 
 /// What is to be told.
@@ -87,8 +94,13 @@ impl Listener {
         }
     }
 
-    /// It wants this resource from now on. `false` if it does already.
-    pub(super) fn want(&self, uri: &Arc<str>, limits: &Limits) -> Result<bool, ListenError> {
+    /// It wants this resource from now on, which its caller is counted for. `false` if it does already.
+    pub(super) fn want(
+        &self,
+        uri: &Arc<str>,
+        limits: &Limits,
+        count: impl FnOnce() -> Option<Counted<Arc<str>>>,
+    ) -> Result<bool, ListenError> {
         let mut state = self.state();
         if state.resources.contains_key(uri) {
             return Ok(false);
@@ -97,17 +109,18 @@ impl Listener {
         if state.resources.len() >= limits.subscription_uris || bytes > limits.subscription_bytes {
             return Err(ListenError::TooManyResources);
         }
+        let counted = count().ok_or(ListenError::TooManyResources)?;
         state.bytes = bytes;
-        state.resources.insert(uri.clone(), false);
+        state.resources.insert(uri.clone(), Wish { is_dirty: false, _counted: counted });
         Ok(true)
     }
 
     /// It does not want this resource any more. `false` if it did not before.
     pub(super) fn forget(&self, uri: &str) -> bool {
         let mut state = self.state();
-        let Some(is_dirty) = state.resources.remove(uri) else { return false };
+        let Some(wish) = state.resources.remove(uri) else { return false };
         state.bytes -= uri.len();
-        if is_dirty {
+        if wish.is_dirty {
             state.queue.retain(|dirty| **dirty != *uri);
         }
         true
@@ -148,7 +161,9 @@ impl Listener {
         state.taken += count;
         let taken: Vec<_> = state.queue.drain(..count).collect();
         for uri in &taken {
-            state.resources.insert(uri.clone(), false);
+            if let Some(wish) = state.resources.get_mut(uri) {
+                wish.is_dirty = false;
+            }
         }
         let kinds = std::mem::take(&mut state.dirty);
         let (tasks, uris): (Vec<_>, Vec<_>) = taken.into_iter().partition(|uri| task::read(uri).is_some());
@@ -179,7 +194,7 @@ impl Listener {
 impl State {
     /// `true` if it wants this resource, and it was clean.
     fn soil(&mut self, uri: &str) -> bool {
-        self.resources.get_mut(uri).is_some_and(|dirty| !std::mem::replace(dirty, true))
+        self.resources.get_mut(uri).is_some_and(|wish| !std::mem::replace(&mut wish.is_dirty, true))
     }
 }
 

@@ -24,7 +24,11 @@ pub enum ListenError {
     /// The caller, or its tenant, listens as often as it may.
     #[error("too many streams are open: close one, or try again later")]
     TooManyStreams,
-    /// The listener has as many resources as it may, or the caller as many sessions that have some.
+    /// The listener or the caller has as many resources as it may, or the caller as many sessions that
+    /// have some.
     #[error("too many resources are subscribed to: unsubscribe from some, or end a session")]
     TooManyResources,
+    /// The resource's backend has as many subscriptions as it may.
+    #[error("as many resources of this backend are subscribed to as may be: try again later")]
+    BackendFull,
 }

@@ -86,6 +86,10 @@ fn caller(tenant: &str, subject: &str) -> Caller {
     }
 }
 
+fn alice() -> Caller {
+    caller("acme", "alice")
+}
+
 /// The built-in backend, which honours everything.
 fn home(name: &str) -> Arc<Home> {
     let config = Arc::new(tenant::Backend::demo(name));
@@ -186,7 +190,7 @@ fn tools() -> Kinds {
 async fn the_acknowledgement_comes_first_and_what_changed_before_it_is_told_after_it() {
     for id in ["1", r#""1""#, "9007199254740993", r#""a\nb""#] {
         let hub = hub();
-        let member = hub.join(&acme(), tools());
+        let member = hub.join(&alice(), tools());
         hub.changed(&acme(), ALL);
         let notices = &mut subscription(member, id, tools(), &["note://a"]);
         let meta = format!(r#""_meta":{{"io.modelcontextprotocol/subscriptionId":{id}}}"#);
@@ -204,7 +208,7 @@ async fn the_acknowledgement_comes_first_and_what_changed_before_it_is_told_afte
 #[tokio::test]
 async fn only_what_was_asked_for_is_told_and_only_in_its_tenant() {
     let (hub, home) = (hub(), home("notes"));
-    let member = hub.join(&acme(), tools());
+    let member = hub.join(&alice(), tools());
     member.want(&"note://a".into(), &entry(&home, "note://a")).unwrap();
     member.want(&"note://secret".into(), &entry(&home, "note://secret")).unwrap();
     let notices = &mut subscription(member, "1", tools(), &[]);
@@ -227,7 +231,7 @@ async fn only_what_was_asked_for_is_told_and_only_in_its_tenant() {
 async fn many_changes_are_one_event_and_the_last_event_comes_after_the_last_change() {
     for (pause, again) in [(Duration::from_secs(3_600), false), (Duration::from_millis(20), true)] {
         let hub = hub_with(|limits| limits.notification_pause = pause);
-        let notices = &mut subscription(hub.join(&acme(), Kinds::all()), "1", Kinds::all(), &[]);
+        let notices = &mut subscription(hub.join(&alice(), Kinds::all()), "1", Kinds::all(), &[]);
         assert_eq!(said(notices).len(), 1);
         (0..MANY).for_each(|_| hub.changed(&acme(), ALL));
         let begun = Instant::now();
@@ -246,7 +250,7 @@ async fn many_changes_are_one_event_and_the_last_event_comes_after_the_last_chan
 #[tokio::test]
 async fn who_waits_is_woken() {
     let hub = hub();
-    let mut notices = subscription(hub.join(&acme(), tools()), "1", tools(), &[]);
+    let mut notices = subscription(hub.join(&alice(), tools()), "1", tools(), &[]);
     said(&mut notices);
     let waiting = tokio::spawn(async move { notices.next().await.is_some() });
     tokio::task::yield_now().await;
@@ -257,7 +261,7 @@ async fn who_waits_is_woken() {
 #[tokio::test]
 async fn one_change_reaches_ten_thousand_in_a_moment() {
     let hub = hub();
-    let join = |id: usize| subscription(hub.join(&acme(), tools()), &id.to_string(), tools(), &[]);
+    let join = |id: usize| subscription(hub.join(&alice(), tools()), &id.to_string(), tools(), &[]);
     let mut all: Vec<_> = (0..MANY).map(join).collect();
     all.iter_mut().for_each(|notices| assert_eq!(said(notices).len(), 1));
     let begun = Instant::now();
@@ -275,7 +279,7 @@ async fn what_has_changed_is_told_before_the_result_and_nothing_after_it() {
         let (hub, (say, until)) = (hub(), watch::channel(None));
         let form =
             Form::Subscription { id: json("7"), kinds: Kinds::all(), uris: Vec::new(), tasks: Vec::new() };
-        let notices = &mut writer::write(Arc::new(hub.join(&acme(), Kinds::all())), Until(until), form);
+        let notices = &mut writer::write(Arc::new(hub.join(&alice(), Kinds::all())), Until(until), form);
         hub.changed(&acme(), TOOLS);
         assert_eq!(said(notices).len(), 2);
         hub.changed(&acme(), Changed { resources: false, ..ALL });
@@ -297,7 +301,7 @@ async fn what_has_changed_is_told_before_the_result_and_nothing_after_it() {
 #[tokio::test]
 async fn each_message_of_a_session_goes_to_one_of_its_streams_and_to_the_next_if_that_has_died() {
     let hub = hub();
-    let member = Arc::new(hub.join(&acme(), Kinds::all()));
+    let member = Arc::new(hub.join(&alice(), Kinds::all()));
     let stream = || writer::write(member.clone(), Anybody, Form::Session);
     let (mut one, mut two) = (stream(), stream());
     assert!(said(&mut one).is_empty() && said(&mut two).is_empty());
@@ -313,7 +317,7 @@ async fn each_message_of_a_session_goes_to_one_of_its_streams_and_to_the_next_if
 #[tokio::test]
 async fn who_subscribes_to_what_a_resource_lies_below_hears_of_it() {
     let (hub, home) = (hub(), home("files"));
-    let member = hub.join(&acme(), Kinds::NONE);
+    let member = hub.join(&alice(), Kinds::NONE);
     for uri in ["file:///a", "file:///a/b/", "file:///a/b/c.txt"] {
         member.want(&uri.into(), &entry(&home, uri)).unwrap();
     }
@@ -342,7 +346,7 @@ async fn who_subscribes_to_what_a_resource_lies_below_hears_of_it() {
 #[tokio::test]
 async fn a_resource_that_has_moved_counts_as_changed_where_it_is_now() {
     let (hub, old, new) = (hub(), home("notes"), home("notes"));
-    let member = hub.join(&acme(), Kinds::NONE);
+    let member = hub.join(&alice(), Kinds::NONE);
     let uri = Arc::from("note://a");
     member.want(&uri, &entry(&old, &uri)).unwrap();
     assert_eq!(member.honoured(vec![uri.clone()]).await, std::slice::from_ref(&uri));
@@ -366,7 +370,7 @@ async fn a_listener_has_so_many_resources_and_a_caller_and_a_tenant_so_many_plac
         (limits.subscription_uris, limits.subscription_bytes) = (2, 20);
         (limits.caller_streams, limits.tenant_streams) = (1, 2);
     });
-    let (home, member) = (home("notes"), hub.join(&acme(), Kinds::NONE));
+    let (home, member) = (home("notes"), hub.join(&alice(), Kinds::NONE));
     let want = |uri: &str| member.want(&uri.into(), &entry(&home, uri));
     assert_eq!(want("note://a"), Ok(()));
     assert_eq!(want("note://a"), Ok(()), "again is no more");
@@ -386,14 +390,36 @@ async fn a_listener_has_so_many_resources_and_a_caller_and_a_tenant_so_many_plac
 }
 
 #[tokio::test]
+async fn a_caller_has_so_many_resources_with_all_its_listeners() {
+    let hub = hub_with(|limits| limits.caller_subscriptions = 3);
+    let home = home("notes");
+    let [one, two] = [1, 2].map(|_| hub.join(&alice(), Kinds::NONE));
+    let want = |member: &Member, uri: &str| member.want(&uri.into(), &entry(&home, uri));
+    assert_eq!([want(&one, "note://a"), want(&one, "note://b"), want(&two, "note://a")], [Ok(()); 3]);
+    assert_eq!(want(&two, "note://c"), Err(ListenError::TooManyResources));
+    assert_eq!(want(&two, "note://a"), Ok(()), "again is no more");
+    let bob = hub.join(&caller("acme", "bob"), Kinds::NONE);
+    assert_eq!(want(&bob, "note://c"), Ok(()), "another caller has its own");
+    one.forget("note://b");
+    assert_eq!(want(&two, "note://c"), Ok(()));
+    drop(one);
+    assert_eq!(want(&two, "note://d"), Ok(()), "who leaves takes its own along");
+}
+
+#[tokio::test]
 async fn a_backend_has_so_many_subscriptions_and_what_does_not_fit_is_not_honoured() {
     let hub = hub_with(|limits| {
         (limits.subscription_uris, limits.upstream_watches) = (1_000, 4);
+        limits.caller_subscriptions = 1_000;
     });
-    let (home, member) = (home("notes"), hub.join(&acme(), Kinds::NONE));
+    let (home, member) = (home("notes"), hub.join(&alice(), Kinds::NONE));
     let uris: Vec<Arc<str>> = (0..600).map(|n| format!("note://{n}").into()).collect();
     uris.iter().for_each(|uri| member.want(uri, &entry(&home, uri)).unwrap());
     assert_eq!(member.honoured(uris.clone()).await, uris[..512]);
+    assert!(!member.waits(&uris[511]) && !member.waits(&uris[512]), "it was forgotten");
+    member.want(&uris[512], &entry(&home, &uris[512])).unwrap();
+    assert!(member.waits(&uris[512]));
+    member.forget(&uris[512]);
     member.forget("note://0");
     member.want(&uris[599], &entry(&home, &uris[599])).unwrap();
     assert_eq!(member.honoured(vec![uris[599].clone()]).await, uris[599..]);
@@ -403,7 +429,7 @@ async fn a_backend_has_so_many_subscriptions_and_what_does_not_fit_is_not_honour
 async fn nothing_is_left_of_who_has_left() {
     let hub = hub_with(|limits| limits.watch_linger = Duration::from_millis(1));
     let home = home("notes");
-    let [one, two] = [1, 2].map(|_| hub.join(&acme(), Kinds::all()));
+    let [one, two] = [1, 2].map(|_| hub.join(&alice(), Kinds::all()));
     for member in [&one, &two] {
         member.want(&"note://a".into(), &entry(&home, "note://a")).unwrap();
     }
@@ -422,12 +448,12 @@ async fn nothing_is_left_of_who_has_left() {
 async fn while_many_are_told_others_have_their_turn() {
     let (hub, home) = (hub(), home("notes"));
     let uri: Arc<str> = "note://a".into();
-    let members: Vec<_> = (0..1_000).map(|_| hub.join(&acme(), Kinds::NONE)).collect();
+    let members: Vec<_> = (0..1_000).map(|_| hub.join(&alice(), Kinds::NONE)).collect();
     members.iter().for_each(|member| member.want(&uri, &entry(&home, &uri)).unwrap());
     let tenant = acme();
     let mut telling = pin!(hub.resource_changed(&tenant, &home.config.name, &uri));
     assert!(telling.as_mut().now_or_never().is_none(), "it takes many turns");
-    drop(hub.join(&acme(), Kinds::NONE));
+    drop(hub.join(&alice(), Kinds::NONE));
     timeout(PATIENCE, telling).await.unwrap();
     for member in members {
         assert_eq!(said(&mut subscription(member, "1", Kinds::NONE, &[])).len(), 2);
@@ -437,11 +463,11 @@ async fn while_many_are_told_others_have_their_turn() {
 #[tokio::test]
 async fn what_one_tenant_does_keeps_no_other_waiting() {
     let (hub, home) = (hub(), home("notes"));
-    let _member = hub.join(&acme(), Kinds::NONE);
+    let _member = hub.join(&alice(), Kinds::NONE);
     let crowd = hub.crowd(&acme()).unwrap();
     let _held = lock(&crowd);
     let other = TenantName::new("other").unwrap();
-    let member = hub.join(&other, tools());
+    let member = hub.join(&caller("other", "alice"), tools());
     member.want(&"note://a".into(), &entry(&home, "note://a")).unwrap();
     hub.changed(&other, TOOLS);
     hub.resource_changed(&other, &home.config.name, "note://a").now_or_never().unwrap();
@@ -451,7 +477,7 @@ async fn what_one_tenant_does_keeps_no_other_waiting() {
 #[tokio::test]
 async fn a_listener_is_told_of_so_many_resources_in_a_second_and_of_the_others_later() {
     let hub = hub_with(|limits| limits.notification_rate = 10);
-    let (home, member) = (home("notes"), hub.join(&acme(), tools()));
+    let (home, member) = (home("notes"), hub.join(&alice(), tools()));
     let uris: Vec<Arc<str>> = (0..25).map(|n| format!("note://{n}").into()).collect();
     uris.iter().for_each(|uri| member.want(uri, &entry(&home, uri)).unwrap());
     let notices = &mut subscription(member, "1", tools(), &[]);
@@ -478,7 +504,7 @@ async fn a_task_that_is_not_to_be_had_keeps_neither_the_end_nor_anything_else_wa
     for (over, last) in [(Over::Due, 1), (Over::Barred, 0)] {
         let (hub, home) = (hub(), home("up"));
         let ((say, until), (come, tasks)) = (watch::channel(None), watch::channel(false));
-        let member = hub.join(&acme(), tools());
+        let member = hub.join(&alice(), tools());
         let slow = ["1", "2"].map(|id| task::entry(&home, id));
         for entry in &slow {
             member.want(&entry.own, entry).unwrap();
@@ -521,7 +547,7 @@ async fn a_task_that_is_not_to_be_had_keeps_neither_the_end_nor_anything_else_wa
 async fn a_resource_that_there_was_no_room_for_is_tried_again_when_there_is() {
     let hub = hub_with(|limits| (limits.subscription_uris, limits.upstream_watches) = (256, 2));
     let (full, other) = (home("notes"), home("notes"));
-    let [member, waiting] = [1, 2].map(|_| hub.join(&acme(), Kinds::NONE));
+    let [member, waiting] = [1, 2].map(|_| hub.join(&alice(), Kinds::NONE));
     let uris: Vec<Arc<str>> = (0..256).map(|n| format!("note://{n}").into()).collect();
     uris.iter().for_each(|uri| member.want(uri, &entry(&full, uri)).unwrap());
     waiting.want(&"note://a".into(), &entry(&other, "note://a")).unwrap();

@@ -81,6 +81,8 @@ pub struct Limits {
     pub subscription_uris: usize,
     /// Most bytes of their URIs and ids together.
     pub subscription_bytes: usize,
+    /// Most resources and tasks that one caller subscribes to, with all its listeners and sessions.
+    pub caller_subscriptions: usize,
     /// How long an acknowledgement waits for the backends of its resources.
     pub subscription_time: Duration,
     /// Least time between two notifications of one kind to one listener.
@@ -253,6 +255,7 @@ impl Default for Limits {
             tenant_streams: 2_000,
             subscription_uris: 256,
             subscription_bytes: 64 << 10,
+            caller_subscriptions: 512,
             subscription_time: seconds(1),
             notification_pause: Duration::from_millis(100),
             notification_rate: 100,

@@ -9,6 +9,7 @@ use crate::exchange::Exchange;
 use crate::exchange::Reply;
 use crate::legacy::LegacyError;
 use crate::legacy::session::Session;
+use crate::listen::ListenError;
 use crate::listen::task;
 use crate::listen::writer;
 use crate::listen::writer::Form;
@@ -34,7 +35,7 @@ pub(super) async fn answer(
     let Exchange { caller, endpoint, tenant, call, .. } = exchange;
     let seat = Seat::Listen { _place: app.hub.stream_place(caller)?, _counted: app.metrics.listen_open() };
     // Before anything is looked up: what changes from now on is told after the acknowledgement.
-    let member = app.hub.join(&tenant.name, filter.kinds);
+    let member = app.hub.join(caller, filter.kinds);
     let snapshot = app.catalogs.snapshot(tenant).await;
     let mut uris = Vec::with_capacity(filter.uris.len());
     for uri in filter.uris {
@@ -72,7 +73,7 @@ pub(super) async fn answer(
 /// spec: 2025-11-25 basic/transports, Listening for Messages from the Server
 pub(super) fn stream(app: &Arc<App>, party: Party, session: &Session) -> Result<Reply<Refusal>, Refusal> {
     let place = app.hub.stream_place(&party.caller)?;
-    let listening = app.sessions.listen(&app.hub, &party.tenant.name, session, place)?;
+    let listening = app.sessions.listen(&app.hub, &party.caller, session, place)?;
     let member = listening.member().clone();
     let end = session.expires_at.min(party.caller.good_until());
     let standing = Standing::new(app.clone(), party, end, Seat::Session(listening));
@@ -94,8 +95,12 @@ pub(super) async fn subscribe(
         found => found?,
     };
     let member = app.sessions.subscribe(&app.hub, &party.caller, session, &uri, &entry)?;
+    let is_full = member.waits(&uri);
     if member.honoured(vec![uri.clone()]).await.is_empty() {
         app.sessions.unsubscribe(session, &uri);
+        if is_full {
+            return Err(LegacyError::from(ListenError::BackendFull).into());
+        }
         return Err(RouteError::InvalidParams("the resource's backend does not say when it changes").into());
     }
     Ok(done())

@@ -10,6 +10,7 @@ use super::decide;
 use super::glob;
 use super::scope;
 use crate::model::caller::Caller;
+use crate::model::clock::cpu_time;
 use crate::model::name::BackendName;
 use crate::model::name::TenantName;
 use crate::model::scope::Scopes;
@@ -95,10 +96,10 @@ fn globs() {
 
 #[test]
 fn a_glob_of_stars_ends_soon() {
-    let started = tokio::time::Instant::now();
+    let before = cpu_time();
     assert!(!glob::matches(&"*a".repeat(500), &"a".repeat(499)));
     assert!(!glob::matches(&format!("{}b", "a*".repeat(500)), &"a".repeat(5_000)));
-    assert!(started.elapsed() < Duration::from_secs(1));
+    assert!(cpu_time() - before < Duration::from_secs(1));
 }
 
 #[test]

@@ -9,6 +9,7 @@ use crate::catalog::header_params::ParamKind;
 use crate::catalog::header_params::extract;
 use crate::catalog::mirror::check_mirrored;
 use crate::catalog::mirror::mint;
+use crate::model::clock::cpu_time;
 use crate::protocol::headers::Mismatch;
 
 fn names(schema: serde_json::Value) -> Result<Vec<String>, String> {
@@ -260,13 +261,13 @@ fn arguments_are_walked_once_for_all_parameters() {
     let mirrored: Vec<_> = keys.iter().map(|key| format!(r#""{key}":"v{key}""#)).collect();
     let inner = format!(r#"{{"other":1,{noise}"deep":{{{noise}{}}}}}"#, mirrored.join(","));
     let arguments = super::json(&format!(r#"{{{noise}"in":{inner}}}"#));
-    let started = tokio::time::Instant::now();
+    let before = cpu_time();
     let minted = mint(&params, Some(&arguments));
     assert_eq!(minted.len(), 64);
     assert_eq!(minted[7].1, "vp7");
     assert_eq!(check_mirrored(&params, Some(&arguments), &minted), Ok(()));
     // Without optimisation; one walk for each parameter took 64 times as long.
-    assert!(started.elapsed() < std::time::Duration::from_secs(4), "{:?}", started.elapsed());
+    assert!(cpu_time() - before < std::time::Duration::from_secs(4), "{:?}", cpu_time() - before);
     let gone = super::json(r#"{"in":{"deep":7,"p1":"x"},"deep":{"p1":"x"},"p1":"x"}"#);
     assert_eq!(mint(&params, Some(&gone)), []);
 }

@@ -36,6 +36,7 @@ use crate::listen::writer;
 use crate::listen::writer::Audience;
 use crate::listen::writer::Form;
 use crate::listen::writer::Over;
+use crate::model::caller::Caller;
 use crate::model::limits::Limits;
 use crate::model::name::TenantName;
 use crate::model::scope::Scopes;
@@ -49,6 +50,17 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 pub(super) fn acme() -> TenantName {
     TenantName::new("acme").unwrap()
+}
+
+fn alice() -> Caller {
+    Caller {
+        tenant: acme(),
+        issuer: "https://issuer.example".into(),
+        subject: "alice".into(),
+        client: None,
+        scopes: Scopes::default(),
+        expires_at: u64::MAX,
+    }
 }
 
 pub(super) fn home(config: tenant::Backend) -> Arc<Home> {
@@ -203,7 +215,7 @@ impl Server {
 #[tokio::test]
 async fn resources_of_many_bytes_are_subscribed_to_apart() {
     let hub = hub(|limits| limits.subscription_bytes = 1 << 20);
-    let (home, member) = (home(tenant::Backend::demo("notes")), hub.join(&acme(), Kinds::NONE));
+    let (home, member) = (home(tenant::Backend::demo("notes")), hub.join(&alice(), Kinds::NONE));
     for n in 0..32 {
         want(&member, &home, &format!("note:{n}{}", "x".repeat(2_000)));
     }
@@ -215,7 +227,7 @@ async fn resources_of_many_bytes_are_subscribed_to_apart() {
 async fn one_resource_that_fails_its_subscription_takes_no_other_with_it() {
     let (server, home) = Server::start().await;
     let hub = hub(|limits| limits.open_pause = Duration::from_millis(1));
-    let member = Arc::new(hub.join(&acme(), Kinds::NONE));
+    let member = Arc::new(hub.join(&alice(), Kinds::NONE));
     let mut uris: Vec<String> = (0..20).map(|n| format!("note:{n}")).collect();
     uris.push("note:bad".to_owned());
     uris.iter().for_each(|uri| want(&member, &home, uri));
@@ -230,7 +242,7 @@ async fn one_resource_that_fails_its_subscription_takes_no_other_with_it() {
 async fn a_strand_is_reopened_a_few_times_at_once_and_then_once_a_second() {
     let (server, home) = Server::start().await;
     let hub = hub(|limits| limits.subscription_time = Duration::from_millis(60));
-    let member = hub.join(&acme(), Kinds::NONE);
+    let member = hub.join(&alice(), Kinds::NONE);
     let begun = Instant::now();
     for n in 0..12 {
         let uri = format!("note:{n}");
@@ -246,7 +258,7 @@ async fn a_strand_is_reopened_a_few_times_at_once_and_then_once_a_second() {
 async fn what_is_on_its_way_when_a_subscription_is_replaced_is_told() {
     let (server, home) = Server::start().await;
     let hub = hub(|_| {});
-    let member = Arc::new(hub.join(&acme(), Kinds::NONE));
+    let member = Arc::new(hub.join(&alice(), Kinds::NONE));
     want(&member, &home, "note:a");
     assert_eq!(honoured(&member, &["note:a"]).await, 1);
     let notices = &mut notices(&member);
@@ -262,7 +274,7 @@ async fn what_is_on_its_way_when_a_subscription_is_replaced_is_told() {
 async fn who_was_promised_changes_that_are_refused_later_is_told_once() {
     let (server, home) = Server::start().await;
     let hub = hub(|_| {});
-    let member = Arc::new(hub.join(&acme(), Kinds::NONE));
+    let member = Arc::new(hub.join(&alice(), Kinds::NONE));
     want(&member, &home, "note:a");
     assert_eq!(honoured(&member, &["note:a"]).await, 1);
     let notices = &mut notices(&member);

@@ -143,3 +143,28 @@ async fn a_session_subscribes_to_what_its_caller_may_read_and_to_so_much_of_it()
     assert_eq!(alice.rpc("resources/subscribe", json!({"uri": NOTE})).await.refusal(), (404, -32601));
     gw.stop().await;
 }
+
+// spec: row Y-07
+#[tokio::test]
+async fn a_session_is_told_that_a_backend_has_no_room_and_not_that_it_never_tells() {
+    let gw = Gateway::start_with(TENANTS, |s| {
+        (s.limits.subscription_uris, s.limits.upstream_watches) = (300, 2);
+    })
+    .await;
+    let session = Session::open(&gw.caller("demo", "alice", "demo.use"), "2025-11-25").await;
+    let all = (1_000..1_256).map(|n| format!("demo://note/{n}")).collect::<Vec<_>>();
+    for uri in &all {
+        assert_eq!(subscribe(&session, uri).await, (200, 0), "{uri}");
+    }
+    assert_eq!(subscribe(&session, "demo://note/2000").await, (200, 1002));
+    assert_eq!(session.rpc("resources/unsubscribe", json!({"uri": all[0]})).await.result(), json!({}));
+    assert_eq!(subscribe(&session, "demo://note/2000").await, (200, 0));
+    // The same caller has no more with all that it listens with.
+    let second = Session::open(&gw.caller("demo", "alice", "demo.use"), "2025-11-25").await;
+    for uri in &all[1..] {
+        assert_eq!(subscribe(&second, uri).await, (200, 0), "{uri}");
+    }
+    assert_eq!(subscribe(&second, "demo://note/2000").await, (200, 0));
+    assert_eq!(subscribe(&second, "demo://note/2001").await, (200, 1002));
+    gw.stop().await;
+}
