@@ -8,6 +8,7 @@ use url::Url;
 use crate::backend::BackendError;
 use crate::methods::declare::Able;
 use crate::methods::links::Links;
+use crate::methods::rounds::form;
 use crate::methods::rounds::secret;
 use crate::model::tenant::Ask;
 use crate::protocol::json::Json;
@@ -162,6 +163,8 @@ impl Judging<'_> {
         let schema = schema.ok_or(BackendError::Invalid("it asks for a form without `requestedSchema`"))?;
         Ok(if self.refuses(Ask::Form) {
             Verdict::Refused(Refusal::Tenant(Ask::Form))
+        } else if form::is_ambiguous(&schema) {
+            return Err(BackendError::Invalid("it asks for a form that clients may read in different ways"));
         } else if secret::is_asked(message, &schema) {
             Verdict::Refused(Refusal::Secret)
         } else if self.able.form {

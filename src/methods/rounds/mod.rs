@@ -8,6 +8,7 @@
 //! spec: patterns/mrtr
 
 mod entry;
+mod form;
 mod secret;
 
 use std::sync::Arc;

@@ -186,19 +186,22 @@ fn text(field: &Json, key: &str) -> Option<String> {
     field.member(key).and_then(|text| text.string())
 }
 
-/// Whether a field lets its user choose, and do nothing else.
+/// Whether a field lets its user choose, and do nothing else. What a list is chosen from is said by its
+/// items; for anything else nobody reads them.
 fn is_choice(field: &Json) -> bool {
+    let items = field.member("items").filter(|_| text(field, "type").as_deref() == Some("array"));
+    is_closed(field) || items.is_some_and(|items| is_closed(&items))
+}
+
+/// Whether a schema names all of its values.
+fn is_closed(field: &Json) -> bool {
     let all = |key: &str, is: fn(&Json) -> bool| {
         field
             .member(key)
             .is_some_and(|of| of.elements().next().is_some() && of.elements().all(|one| is(&one)))
     };
     let is_const = |one: &Json| one.member("const").is_some();
-    all("enum", |_| true)
-        || all("oneOf", is_const)
-        || all("anyOf", is_const)
-        || is_const(field)
-        || field.member("items").is_some_and(|items| is_choice(&items))
+    all("enum", |_| true) || all("oneOf", is_const) || all("anyOf", is_const) || is_const(field)
 }
 
 /// Whether anything can be typed into a field.
@@ -433,6 +436,9 @@ mod tests {
                 r#""a":{"type":"string","description":"Repository; the API key configured for it is used"}"#,
                 false,
             ),
+            (r#""a":{"type":"string","title":"Password","items":{"enum":["x"]}}"#, true),
+            (r#""password":{"items":{"enum":["keep","change"]}}"#, true),
+            (r#""password":{"type":"array","items":{"items":{"enum":["a"]}}}"#, true),
             (r#""password":{"type":"array","items":{"enum":["keep","change"]}}"#, false),
             (r#""password":{"type":"array","items":{"anyOf":[{"const":"k"}]}}"#, false),
             (r#""password":{"type":"boolean"}"#, false),
