@@ -65,6 +65,8 @@ struct Round {
     /// Held for as long as something is asked.
     turn: Option<Turn>,
     answers: Object,
+    /// Of all answers so far.
+    bytes: usize,
     state: Option<Json>,
     /// Until when the client has time for all of it.
     end: Instant,
@@ -144,7 +146,7 @@ impl Asking {
         };
         let end = self.exchange.deadline.min(Instant::now() + limits.answer_time);
         let state = result.member(REQUEST_STATE).map(|state| state.alone());
-        let round = Round { left, asked: None, turn, answers: Object::new(), state, end };
+        let round = Round { left, asked: None, turn, answers: Object::new(), bytes: 0, state, end };
         Ok(Stage::Client(Box::new(round)))
     }
 
@@ -167,6 +169,10 @@ impl Asking {
             let Some(result) = response.result.filter(Json::is_object) else {
                 return self.ends("the client answered what the backend asks with an error");
             };
+            round.bytes += result.bytes().len();
+            if round.bytes > self.context.app.limits.input_bytes {
+                return self.ends("the client's answers to what the backend asks are more than is taken");
+            }
             round.answers = round.answers.put(&key, &result);
             if round.left.is_empty() {
                 return self.again(round).await;

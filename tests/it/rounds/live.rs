@@ -211,6 +211,21 @@ async fn nobody_is_asked_in_a_batch() {
     gw.stop().await;
 }
 
+// spec: row MR-05
+#[tokio::test]
+async fn answers_that_are_more_than_is_taken_end_the_call_at_once() {
+    let (crm, gw, _, session) = house("2025-11-25", |settings| settings.limits.input_bytes = 1 << 10).await;
+    crm.behave("echo", two(FORM, FORM));
+    let mut open = call(&session, 5).await;
+    open.head().await;
+    let form = next(&mut open).await;
+    answer(&session, &form, json!({"action": "accept", "content": {"a": "x".repeat(1 << 10)}})).await;
+    let end = next(&mut open).await;
+    assert!(text(&end).contains("more than is taken"), "{end}");
+    assert_eq!(crm.asked().len(), 1);
+    gw.stop().await;
+}
+
 // spec: row Y-05
 #[tokio::test]
 async fn a_caller_and_a_tenant_have_so_many_open_questions() {
