@@ -9,6 +9,7 @@ use tokio::time::Instant;
 
 use crate::backend::BackendCall;
 use crate::backend::BackendError;
+use crate::backend::mcp::answer::mend;
 use crate::catalog::entry::Entry;
 use crate::catalog::snapshot::Snapshot;
 use crate::exchange::Exchange;
@@ -28,6 +29,8 @@ use crate::model::caller::Caller;
 use crate::model::limits::Limits;
 use crate::protocol::call::INPUT_RESPONSES;
 use crate::protocol::call::Outcome;
+use crate::protocol::call::RpcError;
+use crate::protocol::code;
 use crate::protocol::json::Json;
 use crate::protocol::json::change;
 use crate::protocol::json::compose::Object;
@@ -209,7 +212,9 @@ impl Telling {
             Ok(task) => {
                 let task = with_id(&task, &of.public);
                 let ended = change::member(&task, "result", |result| Some(self.ended(result)));
-                Outcome::Result(ended.unwrap_or(task))
+                let task = ended.unwrap_or(task);
+                let failed = change::member(&task, "error", |error| Some(mended(error)));
+                Outcome::Result(failed.unwrap_or(task))
             }
             Err(refused) => refused,
         })
@@ -222,6 +227,16 @@ impl Telling {
             Outcome::Error(error) => failed(&error.message),
         }
     }
+}
+
+/// The error of a task as that of a call: what no backend may say to a client is not said here, either.
+fn mended(error: &Json) -> Json {
+    let RpcError { code, message, data } = mend(error).unwrap_or_else(|_| RpcError {
+        code: code::INTERNAL_ERROR,
+        message: "the task failed, and its backend does not say how".to_owned(),
+        data: None,
+    });
+    Object::new().put_i64("code", code).put_str("message", &message).put_some("data", data.as_ref()).finish()
 }
 
 /// `json` with our id in the place of its backend's, where it has one.

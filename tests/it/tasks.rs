@@ -369,6 +369,36 @@ async fn the_result_of_a_task_becomes_what_a_calls_would() {
     gw.stop().await;
 }
 
+// spec: basic/index, Error Codes; SEP-2663, Task Polling
+#[tokio::test]
+async fn the_error_of_a_task_says_what_that_of_a_call_may() {
+    let upstream = working().await;
+    let (gw, alice) = before(&upstream, "").await;
+    let id = made(&alice, "up_echo").await;
+    let large = format!(r#"{{"code":7,"message":"{}","data":"{0}"}}"#, "m".repeat(100 << 10));
+    for (error, code, upstream_code) in [
+        (r#"{"code":7,"message":"no","data":{"n":1.5}}"#, 7, None),
+        (r#"{"code":-32002,"message":"no"}"#, -32603, Some(-32002)),
+        (r#"{"code":-32042,"message":"no","data":{"elicitations":[]}}"#, -32603, Some(-32042)),
+        (r#"{"code":-32020,"message":"no"}"#, -32603, None),
+        (r#"{"message":"no"}"#, -32603, None),
+        (&large, 7, None),
+    ] {
+        upstream.behave("tasks/get", task("complete", OWN, "failed", &format!(r#","error":{error}"#)));
+        let answer = about(&alice, "tasks/get", &id).await;
+        assert!(answer.text().len() < 10 << 10, "{}", answer.text().len());
+        let told = answer.result();
+        assert_eq!(told["status"], "failed");
+        assert_eq!(told["error"]["code"], code, "{error:.80}");
+        assert_eq!(
+            told["error"]["data"].get("upstreamCode").and_then(Value::as_i64),
+            upstream_code,
+            "{error:.80}"
+        );
+    }
+    gw.stop().await;
+}
+
 // spec: rows EX-01, EX-11, DV-05, GW-04, BW-10
 #[tokio::test]
 async fn a_backend_hears_of_tasks_from_who_knows_them_if_it_has_them_itself() {

@@ -266,10 +266,10 @@ fn stamp(meta: &Json) -> Json {
     stamped.put(SERVER_INFO, &our_info()).finish()
 }
 
-/// An error, as it goes on: with a code that this gateway may say.
+/// An error, as it goes on: with a code that this gateway may say, and no more text than anybody reads.
 ///
 /// spec: basic/index, Error Codes
-fn mend(error: &Json) -> Result<RpcError, BackendError> {
+pub fn mend(error: &Json) -> Result<RpcError, BackendError> {
     let code = error.member("code").and_then(|code| code.integer());
     let code = code.ok_or(BackendError::Invalid("its error has no integer `code`"))?;
     let message = error.member("message");

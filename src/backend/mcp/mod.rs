@@ -5,7 +5,7 @@
 //! out of HTTP answers, `answer` judges them, `flight` puts it together. `list` asks for everything; `watch` hears what
 //! changes.
 
-pub(super) mod answer;
+pub mod answer;
 pub(super) mod call;
 mod flight;
 mod list;
