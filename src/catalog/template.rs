@@ -9,9 +9,9 @@
 /// Most expressions in one template: each costs a pass over every URI that it is compared with.
 const EXPRESSIONS: usize = 8;
 
-/// Most bytes that are gone over for one URI, whatever templates there are: some milliseconds. What
+/// Most bytes that are gone over for one URI, whatever templates there are: less than a millisecond. What
 /// templates that servers really have need lies far below.
-const STEPS: usize = 1 << 20;
+const STEPS: usize = 1 << 17;
 
 /// Why a text is no template.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

@@ -40,7 +40,7 @@ use crate::protocol::subscription::Kinds;
 use crate::telemetry::metrics::Metrics;
 
 /// How many topics are moved before others have their turn.
-const TURN: usize = 256;
+const TURN: usize = 16;
 
 /// Everybody who listens in this process.
 pub struct Hub {

@@ -39,6 +39,8 @@ pub(super) async fn answer(
     let snapshot = app.catalogs.snapshot(tenant).await;
     let mut uris = Vec::with_capacity(filter.uris.len());
     for uri in filter.uris {
+        // To look one up may take a while.
+        tokio::task::yield_now().await;
         // What it may not read is not honoured, whatever the reason is.
         if let Ok(entry) = readable(&snapshot, caller, tenant, &uri) {
             member.want(&uri, &entry)?;

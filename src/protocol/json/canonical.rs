@@ -54,7 +54,8 @@ fn object(bytes: &[u8], mut at: usize, out: &mut Vec<u8>) -> usize {
     }
     if !members.is_sorted_by(|a, b| out[a.0.clone()] < out[b.0.clone()]) {
         members.sort_by(|a, b| out[a.0.clone()].cmp(&out[b.0.clone()]));
-        let sorted: Vec<u8> = members.iter().flat_map(|(_, whole)| &out[whole.clone()]).copied().collect();
+        let mut sorted = Vec::with_capacity(out.len() - begin);
+        members.iter().for_each(|(_, whole)| sorted.extend_from_slice(&out[whole.clone()]));
         out.truncate(begin);
         out.extend_from_slice(&sorted);
     }
