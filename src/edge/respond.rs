@@ -208,9 +208,13 @@ pub fn answer(
             response.headers_mut().insert(SESSION, session);
             response
         }
-        Ok(Reply::Stream(frames)) => streams::answer(app, trail.id.clone(), frames, log),
+        Ok(Reply::Stream(frames)) => {
+            streams::answer(app, trail.id.as_ref().map(RequestId::alone), frames, log)
+        }
         Ok(Reply::Batch(answers)) => batch(trail, answers, log),
-        Ok(Reply::Notices(notices)) => streams::listen(app, trail.id.clone(), notices, log),
+        Ok(Reply::Notices(notices)) => {
+            streams::listen(app, trail.id.as_ref().map(RequestId::alone), notices, log)
+        }
         Ok(Reply::Ended) => {
             log.ended(Ended::Ok);
             bare(StatusCode::NO_CONTENT)

@@ -234,11 +234,14 @@ impl<A: Audience> Writer<A> {
         match due {
             Due::List(_) => {}
             Due::Resource(key) if due.is_task() => {
-                let task = timeout_at(until, self.audience.task(key)).await.unwrap_or(Err(Late))?;
+                // In a box of their own: there is a writer for every stream, and most have nothing to look up.
+                let asked = Box::pin(self.audience.task(key));
+                let task = timeout_at(until, asked).await.unwrap_or(Err(Late))?;
                 return Ok(task.map(|task| notice::task(subscription, &task)));
             }
             Due::Resource(uri) => {
-                if !timeout_at(until, self.audience.may_read(uri)).await.map_err(|_| Late)? {
+                let asked = Box::pin(self.audience.may_read(uri));
+                if !timeout_at(until, asked).await.map_err(|_| Late)? {
                     return Ok(None);
                 }
             }

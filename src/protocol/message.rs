@@ -52,6 +52,11 @@ impl RequestId {
         &self.0
     }
 
+    /// The same id in bytes of its own, for whoever keeps it longer than its request.
+    pub fn alone(&self) -> Self {
+        Self(self.0.alone())
+    }
+
     /// Whether `other` is the same id; strings may be escaped in other ways.
     pub fn is(&self, other: &Json) -> bool {
         match (self.0.string_ref(), other.string_ref()) {
