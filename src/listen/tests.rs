@@ -448,7 +448,8 @@ async fn nothing_is_left_of_who_has_left() {
 async fn while_many_are_told_others_have_their_turn() {
     let (hub, home) = (hub(), home("notes"));
     let uri: Arc<str> = "note://a".into();
-    let members: Vec<_> = (0..1_000).map(|_| hub.join(&alice(), Kinds::NONE)).collect();
+    let join = |n: usize| hub.join(&caller("acme", &n.to_string()), Kinds::NONE);
+    let members: Vec<_> = (0..1_000).map(join).collect();
     members.iter().for_each(|member| member.want(&uri, &entry(&home, &uri)).unwrap());
     let tenant = acme();
     let mut telling = pin!(hub.resource_changed(&tenant, &home.config.name, &uri));

@@ -98,7 +98,7 @@ fn handle(answer: &Answer) -> String {
 
 /// What the upstream received last.
 fn last(crm: &Upstream) -> Received {
-    crm.requests().pop().unwrap()
+    crm.asked().pop().unwrap()
 }
 
 /// The text of a tool's result that is an error.

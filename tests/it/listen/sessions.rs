@@ -17,6 +17,7 @@ use super::update;
 use crate::harness::gateway::Gateway;
 use crate::harness::session::REVISIONS;
 use crate::harness::session::Session;
+use crate::harness::wait::eventually;
 use crate::harness::wire::Connection;
 
 async fn stream(session: &Session) -> Connection {
@@ -148,23 +149,25 @@ async fn a_session_subscribes_to_what_its_caller_may_read_and_to_so_much_of_it()
 #[tokio::test]
 async fn a_session_is_told_that_a_backend_has_no_room_and_not_that_it_never_tells() {
     let gw = Gateway::start_with(TENANTS, |s| {
-        (s.limits.subscription_uris, s.limits.upstream_watches) = (300, 2);
+        (s.limits.upstream_watches, s.limits.caller_subscriptions) = (2, 257);
     })
     .await;
-    let session = Session::open(&gw.caller("demo", "alice", "demo.use"), "2025-11-25").await;
-    let all = (1_000..1_256).map(|n| format!("demo://note/{n}")).collect::<Vec<_>>();
-    for uri in &all {
-        assert_eq!(subscribe(&session, uri).await, (200, 0), "{uri}");
-    }
+    let [alice, bob] = ["alice", "bob"].map(|name| gw.caller("demo", name, "demo.use"));
+    let uris = |from: usize, count: usize| {
+        (from..from + count).map(|n| format!("demo://note/{n}")).collect::<Vec<_>>()
+    };
+    let filter = |uris: &[String]| json!({"resourceSubscriptions": uris}).to_string();
+    let all = uris(1_000, 256);
+    let (open, told) = super::listen(&alice, "1", &filter(&all)).await;
+    assert_eq!(told["notifications"]["resourceSubscriptions"].as_array().map(Vec::len), Some(256));
+    let session = Session::open(&bob, "2025-11-25").await;
     assert_eq!(subscribe(&session, "demo://note/2000").await, (200, 1002));
-    assert_eq!(session.rpc("resources/unsubscribe", json!({"uri": all[0]})).await.result(), json!({}));
-    assert_eq!(subscribe(&session, "demo://note/2000").await, (200, 0));
-    // The same caller has no more with all that it listens with.
-    let second = Session::open(&gw.caller("demo", "alice", "demo.use"), "2025-11-25").await;
-    for uri in &all[1..] {
-        assert_eq!(subscribe(&second, uri).await, (200, 0), "{uri}");
-    }
-    assert_eq!(subscribe(&second, "demo://note/2000").await, (200, 0));
-    assert_eq!(subscribe(&second, "demo://note/2001").await, (200, 1002));
+    assert_eq!(subscribe(&session, &all[0]).await, (200, 0), "it is subscribed to already");
+    drop(open);
+    eventually("there is room", async || subscribe(&session, "demo://note/2000").await == (200, 0)).await;
+    // A caller has no more with all that it listens with.
+    assert_eq!(super::refused(&bob, &filter(&uris(3_000, 256))).await.refusal(), (429, 1002));
+    let (_open, _) = super::listen(&bob, "2", &filter(&uris(3_000, 255))).await;
+    assert_eq!(subscribe(&session, "demo://note/2001").await, (200, 1002));
     gw.stop().await;
 }
