@@ -19,6 +19,7 @@ use tracing::Span;
 
 use crate::app::App;
 use crate::catalog::snapshot::Snapshot;
+use crate::catalog::viewer::Viewer;
 use crate::error::Refusal;
 use crate::exchange::Exchange;
 use crate::exchange::Reply;
@@ -198,7 +199,7 @@ struct Routed {
 
 /// Steps 16 to 18.
 async fn route(app: &App, exchange: &Exchange, facts: &mut Facts) -> Result<Routed, Refusal> {
-    let snapshot = app.catalogs.snapshot(&exchange.tenant).await;
+    let snapshot = app.catalogs.snapshot(&exchange.tenant, Viewer::of(exchange)).await;
     let now = app.clock.now();
     let route = router::route(&snapshot, exchange, &app.keys, now)?;
     if let Some(entry) = route.entry() {

@@ -260,7 +260,7 @@ async fn relink(app: &App, name: &TenantName) {
     let Some(tenant) = app.tenants.current().tenant(name) else {
         return app.hub.relink(name, |_| None).await;
     };
-    let snapshot = app.catalogs.snapshot(&tenant).await;
+    let snapshot = app.catalogs.shared(&tenant).await;
     let find = |topic: &str| match task::read(topic) {
         Some((backend, own)) => Some(Arc::new(task::entry(snapshot.backend(backend)?, own))),
         None => snapshot.resource(topic),

@@ -14,6 +14,7 @@ pub mod mcp;
 mod meter;
 pub mod watch;
 
+use std::collections::BTreeSet;
 use std::future::Future;
 use std::sync::Arc;
 
@@ -66,6 +67,21 @@ pub enum Backend {
     Mcp(mcp::Mcp),
     /// The built-in demonstration tools.
     Demo(demo::Demo),
+}
+
+/// On whose account a backend is asked for its lists.
+#[derive(Clone, Debug)]
+pub enum Account {
+    /// The gateway's own.
+    Gateway,
+    /// A caller's, as a client of it that declares these extensions: what the backend keeps of its calls, it
+    /// keeps of this, too.
+    Caller {
+        /// The caller.
+        caller: Arc<Caller>,
+        /// The names of the extensions.
+        extensions: BTreeSet<String>,
+    },
 }
 
 /// What a backend lists.
@@ -310,14 +326,14 @@ impl Backend {
         }
     }
 
-    /// Every list that it has, page by page, within the limits and `limits.list_time`. One that is not
-    /// had does not take the others away; without any there is an error.
+    /// Every list that it has for `account`, page by page, within the limits and `limits.list_time`. One
+    /// that is not had does not take the others away; without any there is an error.
     ///
     /// # Cancel safety
     /// Dropping the future closes its connections.
-    pub async fn list(&self) -> Result<Listing, BackendError> {
+    pub async fn list(&self, account: &Account) -> Result<Listing, BackendError> {
         match self {
-            Self::Mcp(backend) => backend.list().await,
+            Self::Mcp(backend) => backend.list(account).await,
             Self::Demo(backend) => backend.list(),
         }
     }

@@ -73,6 +73,8 @@ pub struct Question {
     pub principal: [u8; 32],
     /// Whether nothing but the answer is asked for: who wants progress has to ask for itself.
     pub plain: bool,
+    /// Whether the answer is its principal's alone, whatever its backend says of it.
+    pub private: bool,
 }
 
 /// A result that is kept.
@@ -206,6 +208,7 @@ impl Cache {
         // Where nothing is known yet, it is worth waiting to learn it.
         let shared = match habit {
             _ if alone => None,
+            None | Some(Habit::Public) if question.private => Some(question.key(false)),
             None | Some(Habit::Public) => Some(question.key(true)),
             Some(Habit::Private) => Some(question.key(false)),
             Some(Habit::Never) => None,
@@ -245,7 +248,7 @@ impl Lead {
         let (cache, question) = (&self.cache, &self.question);
         let ttl = Duration::from_millis(result.and_then(caching::ttl_ms).unwrap_or(0));
         let kept = result.filter(|_| !ttl.is_zero()).map(|result| {
-            let (public, now) = (caching::is_public(result), Instant::now());
+            let (public, now) = (caching::is_public(result) && !question.private, Instant::now());
             Arc::new(Kept { result: result.alone(), public, good: now + ttl })
         });
         // An error says nothing about what a backend allows.

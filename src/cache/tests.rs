@@ -35,6 +35,7 @@ fn asks(tenant: &str, backend: &str, uri: &str, principal: u8) -> Question {
         variant: [0; 32],
         principal: [principal; 32],
         plain: true,
+        private: false,
     }
 }
 

@@ -10,10 +10,11 @@ use std::collections::HashMap;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use crate::catalog::snapshot::Part;
+use crate::catalog::part::Part;
 use crate::catalog::snapshot::Snapshot;
 use crate::model::limits::Limits;
 use crate::model::name::BackendName;
+use crate::model::tenant::Catalog;
 use crate::model::tenant::Tenant;
 use crate::protocol::methods::List;
 
@@ -44,9 +45,10 @@ impl Owners {
         self.0.iter().flat_map(|(list, names)| names.iter().map(|(name, owner)| (*list, name, owner)))
     }
 
-    /// Without those that own nothing any more, since `tenant` does not have them.
+    /// Without those that own nothing any more, since `tenant` does not have them, or not for all callers.
     pub fn among(&self, tenant: &Tenant) -> Self {
-        let there: HashSet<_> = tenant.backends.iter().map(|backend| &backend.name).collect();
+        let shared = tenant.backends.iter().filter(|backend| backend.catalog == Catalog::Shared);
+        let there: HashSet<_> = shared.map(|backend| &backend.name).collect();
         let mut left = Self::default();
         for (list, name, owner) in self.iter().filter(|(_, _, owner)| there.contains(owner)) {
             left.insert(list, name.clone(), owner.clone());

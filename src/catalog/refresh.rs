@@ -4,6 +4,7 @@
 //! changes; each backend of it has one task (`upkeep`). A backend that fails keeps its last lists for a
 //! while. What differs for clients is told to the [`Herald`] once it is in place.
 
+mod callers;
 mod keeping;
 mod turns;
 mod upkeep;
@@ -30,12 +31,15 @@ use crate::cache::Cache;
 use crate::catalog::entry::Home;
 use crate::catalog::herald::Changed;
 use crate::catalog::herald::Herald;
+use crate::catalog::refresh::callers::Callers;
+use crate::catalog::refresh::callers::rooms::Rooms;
 use crate::catalog::refresh::turns::Turns;
 use crate::catalog::refresh::upkeep::Upkeep;
 use crate::catalog::snapshot::Snapshot;
 use crate::catalog::source::Source;
 use crate::catalog::stored::Record;
 use crate::catalog::stored::Shelf;
+use crate::catalog::viewer::Viewer;
 use crate::egress::Egress;
 use crate::model::limits::Limits;
 use crate::model::name::BackendName;
@@ -63,6 +67,8 @@ struct Inner {
     cache: Arc<Cache>,
     /// What the backends get.
     around: Surroundings,
+    /// What they list for single callers.
+    rooms: Arc<Rooms>,
 }
 
 #[derive(Default)]
@@ -90,6 +96,8 @@ struct State {
     stop: CancellationToken,
     /// What is stored of it.
     record: Record,
+    /// What its backends list for single callers.
+    callers: Callers,
 }
 
 /// What nobody was told of yet.
@@ -109,12 +117,31 @@ impl Catalogs {
         Self::with(Shelf::default(), cache, herald, egress, limits, metrics)
     }
 
-    /// The tenant's catalog now. Only the first build of a configuration is waited for, together,
-    /// and at most `first_catalog_time`; then there is what is there.
+    /// The tenant's catalog now, as `viewer` has it. Where its backends list for single callers, what they
+    /// list for this one is asked for if it was not yet, and waited for at most `caller_catalog_time`.
     ///
     /// # Cancel safety
     /// Dropping the future changes nothing: the build goes on.
-    pub async fn snapshot(&self, tenant: &Arc<Tenant>) -> Arc<Snapshot> {
+    pub async fn snapshot(&self, tenant: &Arc<Tenant>, viewer: Viewer<'_>) -> Arc<Snapshot> {
+        let (state, shared) = self.current(tenant).await;
+        match state.callers.are_alike() {
+            true => shared,
+            // Boxed: who does not come here does not carry what is needed here.
+            false => Box::pin(callers::snapshot(&self.0, &state, shared, viewer)).await,
+        }
+    }
+
+    /// What all callers of the tenant share of its catalog now, for what is done for none of them.
+    ///
+    /// # Cancel safety
+    /// Dropping the future changes nothing: the build goes on.
+    pub async fn shared(&self, tenant: &Arc<Tenant>) -> Arc<Snapshot> {
+        self.current(tenant).await.1
+    }
+
+    /// Only the first build of a configuration is waited for, together, and at most `first_catalog_time`;
+    /// then there is what is there.
+    async fn current(&self, tenant: &Arc<Tenant>) -> (Arc<State>, Arc<Snapshot>) {
         let state = self.state(tenant);
         if !state.ready.load(Ordering::SeqCst) {
             let asked = join_all(state.sources.iter().map(|source| source.first_attempt()));
@@ -126,7 +153,8 @@ impl Catalogs {
             }
         }
         // After that: what is put in place from now on and differs from this is told.
-        state.snapshot.load_full()
+        let snapshot = state.snapshot.load_full();
+        (state, snapshot)
     }
 
     /// The backend of this name, to call it. `None` if the tenant has none, or was never asked for.
@@ -283,6 +311,7 @@ impl State {
         let nothing = Snapshot::compose(revision, &tenant, &[], &record.owners(), &inner.limits);
         let nothing = nothing.knowing(homes(&sources));
         Self {
+            callers: Callers::new(&inner.rooms, &sources, &inner.limits),
             sources,
             snapshot: ArcSwap::from_pointee(nothing),
             limits: inner.limits.clone(),
@@ -328,6 +357,7 @@ impl State {
     /// Its backends are not asked any more, but for requests that travel with it.
     fn retire(&self) {
         self.stop.cancel();
+        self.callers.retire();
         self.sources.iter().for_each(|source| source.home.live.retire());
     }
 
@@ -346,26 +376,14 @@ impl State {
         let (left_out, cleaned) = (fresh(&new.left_out), fresh(&new.cleaned));
         let new = Arc::new(new);
         self.snapshot.store(new.clone());
+        self.callers.let_go();
         // Before, nobody can have seen another one.
         if self.ready.load(Ordering::SeqCst) {
             let mut untold = self.untold();
             untold.changed = untold.changed | Changed::between(&old, &new);
         }
         self.keep(&parts, &mut settled);
-        let tenant = &self.tenant.name;
-        for remark in left_out.iter().take(LINES) {
-            let (backend, name, reason) = (&remark.backend, &remark.name, &remark.reason);
-            tracing::warn!(%tenant, %backend, kind = remark.list.noun(), name, reason, "left out of the catalog");
-        }
-        for remark in cleaned.iter().take(LINES) {
-            let (backend, name, reason) = (&remark.backend, &remark.name, &remark.reason);
-            tracing::warn!(%tenant, %backend, kind = remark.list.noun(), name, reason, "changed in the catalog");
-        }
-        let untold = |remarks: &[_]| remarks.len().saturating_sub(LINES);
-        let (more_left_out, more_changed) = (untold(&left_out), untold(&cleaned));
-        if more_left_out + more_changed > 0 {
-            tracing::warn!(%tenant, more_left_out, more_changed, "so many more are not told here");
-        }
+        self.remark(&left_out, &cleaned);
         left_out.len()
     }
 }

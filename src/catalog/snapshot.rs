@@ -1,15 +1,14 @@
-//! One state of a tenant's catalog. Never changes; readers hold it as long as they need it.
+//! One state of a tenant's catalog. Never changes; readers hold it as long as they need it. `layer` puts what
+//! one caller has of its own over what all share.
+
+mod layer;
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
-use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
-use crate::backend::Listed;
-use crate::backend::Listing;
-use crate::catalog::admission;
-use crate::catalog::admission::Admission;
+use crate::catalog::aliases::Aliases;
 use crate::catalog::entry::Cataloged;
 use crate::catalog::entry::Entry;
 use crate::catalog::entry::Home;
@@ -17,6 +16,7 @@ use crate::catalog::entry::Prompt;
 use crate::catalog::entry::Remark;
 use crate::catalog::entry::Template;
 use crate::catalog::owners::Owners;
+use crate::catalog::part::Part;
 use crate::catalog::table::Table;
 use crate::catalog::template::Steps;
 use crate::catalog::text;
@@ -31,6 +31,7 @@ use crate::model::caller::Caller;
 use crate::model::limits::Limits;
 use crate::model::scope::Scopes;
 use crate::model::tenant;
+use crate::model::tenant::Catalog;
 use crate::model::tenant::Tenant;
 use crate::model::tenant::Uris;
 use crate::model::uri;
@@ -63,79 +64,23 @@ pub struct Snapshot {
     pub resources: Table<Arc<Entry>>,
     /// The resource templates.
     pub templates: Table<Arc<Template>>,
-    /// The templates, the most specific first, else in the tenant's order.
+    /// The templates, the most specific first, else in the tenant's order; what all share goes before.
     by_specificity: Vec<Arc<Template>>,
     /// All backends of the tenant.
     backends: Vec<Arc<tenant::Backend>>,
     /// Those that have resources, in the tenant's order.
     homes: Vec<Arc<Home>>,
+    /// Those that have resources for one caller alone, likewise.
+    own_homes: Vec<Arc<Home>>,
     /// All that can be asked, whether they have listed anything or not.
     known: Vec<Arc<Home>>,
-    /// Tools with a view, by their own names, where only one backend has that name.
-    aliases: HashMap<Arc<str>, Arc<Tool>>,
+    /// Whether one that lists for one caller said that it may answer a call with a task.
+    own_tasks: bool,
+    /// The tools by their own names.
+    aliases: Aliases,
     page_size: PageSize,
     uri_bytes: usize,
     views: Views,
-}
-
-/// What one backend puts into a snapshot.
-#[derive(Debug)]
-pub struct Part {
-    /// The backend.
-    pub home: Arc<Home>,
-    /// What of its lists was taken.
-    pub admission: Admission,
-    /// Its own instructions.
-    pub instructions: Option<String>,
-    /// What it says of the extensions that it may offer.
-    pub extensions: Vec<(Arc<str>, Json)>,
-    /// Whether it has resources to read, listed or not.
-    pub has_resources: bool,
-    /// Whether each of its lists was had at least once.
-    pub complete: bool,
-    /// The lists of which it is known what is not in them.
-    whole: Vec<List>,
-}
-
-impl Part {
-    /// Judges what a backend lists. Compiles schemas: belongs on a blocking thread.
-    pub fn of(home: &Arc<Home>, listing: &Listing, limits: &Limits) -> Self {
-        let tasks = listing.tasks == Some(true);
-        let home = match home.tasks == tasks {
-            true => home.clone(),
-            false => Arc::new(Home { tasks, ..Home::clone(home) }),
-        };
-        let allowed = |(name, _): &&(Arc<str>, Json)| home.config.extensions.contains(name);
-        Self {
-            admission: admission::admit(&home, limits, listing),
-            instructions: listing.instructions.clone(),
-            extensions: listing.extensions.iter().filter(allowed).cloned().collect(),
-            home,
-            has_resources: [List::Resources, List::Templates].iter().any(|list| listing.of(*list).is_known()),
-            complete: listing.is_complete(),
-            whole: List::ALL.into_iter().filter(|list| is_whole(listing, *list)).collect(),
-        }
-    }
-
-    /// Whether it is known what is not in a list of it.
-    pub(super) fn is_whole(&self, list: List) -> bool {
-        self.whole.contains(&list)
-    }
-
-    /// The public names in one list, also of what was not taken.
-    pub(super) fn names(&self, list: List) -> Box<dyn Iterator<Item = &Arc<str>> + '_> {
-        fn public<T: Cataloged>(taken: &T) -> &Arc<str> {
-            &taken.entry().public
-        }
-        let withheld = self.admission.withheld.iter();
-        let withheld = withheld.filter(move |(of, _)| *of == list).map(|(_, name)| name);
-        match list {
-            List::Tools => Box::new(self.admission.tools.iter().map(public).chain(withheld)),
-            List::Prompts => Box::new(self.admission.prompts.iter().map(public).chain(withheld)),
-            List::Resources => Box::new(self.admission.resources.iter().map(public).chain(withheld)),
-            List::Templates => Box::new(self.admission.templates.iter().map(public).chain(withheld)),
-        }
-    }
 }
 
 impl Snapshot {
@@ -167,15 +112,16 @@ impl Snapshot {
             admissions().flat_map(|part| &part.templates).filter(owned).cloned().collect();
         // Stable: of two that say as much, the first backend's is meant.
         by_specificity.sort_by_key(|template| Reverse(template.pattern.specificity()));
-        let aliases = aliases(admissions().flat_map(|part| &part.tools), &tools);
+        let aliases = Aliases::of(admissions().flat_map(|part| &part.tools));
+        let shared = tenant.backends.iter().filter(|backend| backend.catalog == Catalog::Shared).count();
         let homes = parts.iter().filter(|part| part.has_resources).map(|part| part.home.clone()).collect();
         Self {
             revision,
             left_out,
             cleaned,
-            instructions: instructions(tenant, parts, limits.instructions_bytes),
-            extensions: extensions(parts, &tools),
-            complete: parts.len() == tenant.backends.len() && parts.iter().all(|part| part.complete),
+            instructions: instructions(tenant.instructions.as_deref(), parts, limits.instructions_bytes),
+            extensions: extensions(None, parts, &tools),
+            complete: parts.len() == shared && parts.iter().all(|part| part.complete),
             tools,
             prompts,
             resources,
@@ -183,7 +129,9 @@ impl Snapshot {
             by_specificity,
             backends: tenant.backends.clone(),
             homes,
+            own_homes: Vec::new(),
             known: parts.iter().map(|part| part.home.clone()).collect(),
+            own_tasks: false,
             aliases,
             page_size: PageSize { entries: limits.page_size.max(1), bytes: limits.page_bytes },
             uri_bytes: limits.uri_bytes,
@@ -210,13 +158,14 @@ impl Snapshot {
     ///
     /// spec: row DV-05
     pub fn has_tasks(&self) -> bool {
-        self.known.iter().any(|home| home.tasks)
+        self.own_tasks || self.known.iter().any(|home| home.tasks)
     }
 
     /// The resource that a URI names, whoever may see it: of the backend that it begins with, listed or
     /// not; else of the backend that lists it; else of the one whose template may have made it, the
-    /// most specific template first; else of the only backend that keeps its URIs. Nobody has a URI that
-    /// no list shows and that takes too long to look up, or that is not plain where scopes hang on it.
+    /// most specific template first; else of the only backend that keeps its URIs. In each step what all
+    /// share goes before what is one caller's own. Nobody has a URI that no list shows and that takes too
+    /// long to look up, or that is not plain where scopes hang on it.
     ///
     /// spec: server/resources, Reading Resources
     pub fn resource(&self, public: &str) -> Option<Arc<Entry>> {
@@ -237,10 +186,13 @@ impl Snapshot {
                 break;
             }
         }
-        let mut keeping = self.homes.iter().filter(|home| home.config.uris == Uris::Keep);
+        let keeping = |home: &&Arc<Home>| home.config.uris == Uris::Keep;
+        let (mut shared, mut own) =
+            (self.homes.iter().filter(keeping).peekable(), self.own_homes.iter().filter(keeping));
         let home = match made {
             Some(template) => &template.entry.home,
-            None => keeping.next().filter(|_| keeping.next().is_none())?,
+            None if shared.peek().is_some() => shared.next().filter(|_| shared.next().is_none())?,
+            None => own.next().filter(|_| own.next().is_none())?,
         };
         self.unlisted(home, public, public, &mut steps)
     }
@@ -275,7 +227,11 @@ impl Snapshot {
     ///
     /// spec: row EX-09; ext-apps 2026-01-26, Visibility
     pub fn alias(&self, own: &str) -> Option<&Arc<Tool>> {
-        self.aliases.get(own)
+        let single = self.aliases.find(own).filter(|tool| matches!(tool.entry.ui, Ui::Tool(_)))?;
+        self.tools
+            .find(&single.entry.public)
+            .is_some_and(|owner| Arc::ptr_eq(owner, single))
+            .then_some(single)
     }
 
     fn view_of<T: Cataloged + Clone>(
@@ -299,7 +255,8 @@ impl Snapshot {
     fn prefixed<'u>(&self, public: &'u str) -> Option<(Option<&Arc<Home>>, &'u str)> {
         let (name, own) = uris::split(public)?;
         let backend = uris::owner(&self.backends, name)?;
-        Some((self.homes.iter().find(|home| home.config.name == backend.name), own))
+        let mut homes = self.homes.iter().chain(&self.own_homes);
+        Some((homes.find(|home| home.config.name == backend.name), own))
     }
 
     fn kept_templates(&self) -> impl Iterator<Item = &Arc<Template>> {
@@ -332,27 +289,15 @@ impl fmt::Debug for Snapshot {
     }
 }
 
-/// The tools with a view whose own names no other backend has.
-fn aliases<'p>(
-    all: impl Iterator<Item = &'p Arc<Tool>>,
-    tools: &Table<Arc<Tool>>,
-) -> HashMap<Arc<str>, Arc<Tool>> {
-    let mut owners: HashMap<&Arc<str>, Option<&Arc<Tool>>> = HashMap::new();
-    for tool in all {
-        owners.entry(&tool.entry.own).and_modify(|owner| *owner = None).or_insert(Some(tool));
-    }
-    let is_owner =
-        |tool: &Arc<Tool>| tools.find(&tool.entry.public).is_some_and(|owner| Arc::ptr_eq(owner, tool));
-    let single = owners.into_values().flatten();
-    let with_view = single.filter(|tool| matches!(tool.entry.ui, Ui::Tool(_)) && is_owner(tool));
-    with_view.map(|tool| (tool.entry.own.clone(), tool.clone())).collect()
-}
-
 /// What is offered beside the protocol itself: what a backend offers and may, as the first one says it.
 ///
+/// `earlier` ones stay what they are.
+///
 /// spec: row DV-05; basic/versioning, Extension Negotiation
-fn extensions(parts: &[Arc<Part>], tools: &Table<Arc<Tool>>) -> Option<Json> {
-    let mut all = BTreeMap::new();
+fn extensions(earlier: Option<&Json>, parts: &[Arc<Part>], tools: &Table<Arc<Tool>>) -> Option<Json> {
+    let earlier: Vec<_> = earlier.iter().flat_map(|all| all.members()).collect();
+    let mut all: BTreeMap<&str, Json> =
+        earlier.iter().map(|(name, value)| (&**name, value.clone())).collect();
     for (name, value) in parts.iter().flat_map(|part| &part.extensions) {
         all.entry(&**name).or_insert_with(|| value.clone());
     }
@@ -365,18 +310,10 @@ fn extensions(parts: &[Arc<Part>], tools: &Table<Arc<Tool>>) -> Option<Json> {
     (!all.is_empty()).then(|| whole(all))
 }
 
-/// Whether it is known what is not in a list. Who is away for long gives nothing up.
-fn is_whole(listing: &Listing, list: List) -> bool {
-    match listing.of(list) {
-        Listed::Unknown => false,
-        Listed::Absent => !listing.is_gone(),
-        Listed::Known { truncated, .. } => truncated.is_none(),
-    }
-}
-
-fn instructions(tenant: &Tenant, parts: &[Arc<Part>], most: usize) -> Option<Arc<str>> {
+/// Texts for clients: `first`, then the backends'.
+fn instructions(first: Option<&str>, parts: &[Arc<Part>], most: usize) -> Option<Arc<str>> {
     let backends = parts.iter().filter_map(|part| part.instructions.as_deref());
-    let all: Vec<_> = tenant.instructions.as_deref().into_iter().chain(backends).collect();
+    let all: Vec<_> = first.into_iter().chain(backends).collect();
     let all = all.iter().map(|one| text::clean(one, most)).filter(|one| !one.trim().is_empty());
     let joined = all.collect::<Vec<_>>().join("\n\n");
     (!joined.is_empty()).then(|| text::clean(&joined, most).into())

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use std::sync::Mutex;
 use std::sync::MutexGuard;
 use std::sync::PoisonError;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
@@ -12,20 +14,22 @@ use tokio::sync::Notify;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use crate::backend::Account;
 use crate::backend::Listing;
 use crate::catalog::entry::Home;
 use crate::catalog::notices::Notices;
-use crate::catalog::snapshot::Part;
+use crate::catalog::part::Part;
 use crate::model::chance::fraction;
 use crate::model::limits::Limits;
 use crate::model::tenant;
+use crate::model::tenant::Catalog;
 use crate::protocol::methods::List;
 
 /// Shortest time that a list is kept, whatever its `ttlMs`.
 const LEAST_TTL: Duration = Duration::from_secs(30);
 
 /// Longest time.
-const MOST_TTL: Duration = Duration::from_secs(60 * 60);
+pub(super) const MOST_TTL: Duration = Duration::from_secs(60 * 60);
 
 /// First and longest pause after a failure.
 const BACK_OFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
@@ -47,6 +51,8 @@ pub(super) struct Source {
     attempts: watch::Sender<Attempts>,
     notices: Notices,
     away: Mutex<Option<Away>>,
+    /// How often something was said that makes what callers have of it out of date.
+    outdated: AtomicU64,
 }
 
 /// Of a backend that does not give its lists any more.
@@ -83,7 +89,8 @@ impl Source {
     /// A source that was not asked yet. It takes over the lists of an `earlier` one that asked the
     /// same place in the same way.
     pub(super) fn new(home: Home, earlier: Option<&Source>) -> Self {
-        let listing = earlier.filter(|earlier| same_place(&earlier.home.config, &home.config));
+        let is_shared = home.config.catalog == Catalog::Shared;
+        let listing = earlier.filter(|earlier| is_shared && same_place(&earlier.home.config, &home.config));
         Self {
             home: Arc::new(home),
             listing: ArcSwapOption::new(listing.and_then(|earlier| earlier.listing.load_full())),
@@ -92,6 +99,7 @@ impl Source {
             attempts: watch::Sender::new(Attempts::default()),
             notices: Notices::new(),
             away: Mutex::new(listing.and_then(|earlier| *earlier.away())),
+            outdated: AtomicU64::new(0),
         }
     }
 
@@ -134,12 +142,23 @@ impl Source {
         self.listing.load_full()
     }
 
-    /// Asks the backend, which keeps to `limits.list_time`. A list that it does not give is what it was.
+    /// How often what callers have of it became out of date.
+    pub(super) fn edition(&self) -> u64 {
+        self.outdated.load(Ordering::SeqCst)
+    }
+
+    /// What callers have of it is out of date.
+    pub(super) fn outdate(&self) {
+        self.outdated.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Asks the backend on this account, which keeps to `limits.list_time`. A list that it does not give is
+    /// what it was.
     ///
     /// # Cancel safety
     /// Dropping the future closes its connections and changes nothing.
-    pub(super) async fn list(&self, limits: &Limits) -> Result<Answer, String> {
-        let mut listing = self.home.live.list().await.map_err(|error| chain(&error))?;
+    pub(super) async fn list(&self, account: &Account, limits: &Limits) -> Result<Answer, String> {
+        let mut listing = self.home.live.list(account).await.map_err(|error| chain(&error))?;
         let wait = until_next(listing.ttl_ms, limits);
         let earlier = self.listing.load_full();
         // It has what it had as long as it does not say otherwise.
@@ -157,10 +176,19 @@ impl Source {
 
     /// Judges lists and keeps them. Compiles schemas: belongs on a blocking thread.
     pub(super) fn take(&self, listing: Arc<Listing>, limits: &Limits) {
-        // The same home as long as nothing about it is another: who listens to it is not moved.
-        let home = self.part().map_or_else(|| self.home.clone(), |part| part.home.clone());
-        self.part.store(Some(Arc::new(Part::of(&home, &listing, limits))));
+        self.put(listing.clone(), Part::of(&self.place(), &listing, limits));
+    }
+
+    /// Keeps lists that were judged.
+    pub(super) fn put(&self, listing: Arc<Listing>, part: Part) {
+        self.part.store(Some(Arc::new(part)));
         self.listing.store(Some(listing));
+    }
+
+    /// Where it is, as its lists know it: the same home as long as nothing about it is another, since who
+    /// listens to it is not moved.
+    pub(super) fn place(&self) -> Arc<Home> {
+        self.part().map_or_else(|| self.home.clone(), |part| part.home.clone())
     }
 
     /// Notes that the backend was asked, and wakes who waits for it.
@@ -170,7 +198,7 @@ impl Source {
 
     /// Whether the backend was asked at all.
     pub(super) fn was_attempted(&self) -> bool {
-        self.attempts.borrow().count > 0
+        self.attempts() > 0
     }
 
     /// Waits until the backend was asked for the first time.
@@ -199,6 +227,11 @@ impl Source {
             false
         });
         awaited
+    }
+
+    /// How often the backend was asked.
+    pub(super) fn attempts(&self) -> u64 {
+        self.attempts.borrow().count
     }
 
     /// Waits until the backend was asked `count` times.

@@ -1,6 +1,7 @@
 //! One list of a snapshot: everything of one kind, in the order of public names.
 
 use std::collections::HashMap;
+use std::iter;
 use std::sync::Arc;
 
 use crate::catalog::entry::Cataloged;
@@ -18,8 +19,10 @@ use crate::protocol::methods::List;
 /// Everything of one kind. A public name is there once.
 #[derive(Debug)]
 pub struct Table<T> {
-    /// In the order of public names.
-    rows: Vec<T>,
+    /// What all callers share, in the order of public names.
+    shared: Arc<Vec<T>>,
+    /// What is one caller's own, likewise.
+    own: Vec<T>,
     /// Every scope that some of them needs.
     relevant: Scopes,
     /// Whether hosts of apps see something else than others.
@@ -48,35 +51,73 @@ impl<T: Cataloged + Clone> Table<T> {
             if owner == entry.backend() {
                 rows.push(row.clone());
             } else {
-                left_out.push(Remark {
-                    backend: entry.backend().clone(),
-                    list,
-                    name: entry.own.to_string(),
-                    reason: format!("the public name {:?} belongs to backend `{owner}`", entry.public),
-                });
+                left_out.push(belongs(list, entry, owner));
             }
         }
-        rows.sort_unstable_by(|one, other| one.entry().public.cmp(&other.entry().public));
+        sort(&mut rows);
         let mut relevant = Scopes::default();
         rows.iter().for_each(|row| relevant.extend(&row.entry().needs));
         let has_ui = rows.iter().any(|row| row.entry().ui != Ui::None);
-        Self { rows, relevant, has_ui }
+        Self { shared: Arc::new(rows), own: Vec::new(), relevant, has_ui }
+    }
+
+    /// The same with what is one caller's own, which comes in the tenant's order: a public name that all
+    /// share stays whose it is, whatever the order and whatever is recorded; any other is the first one's.
+    pub(super) fn with<'p>(
+        &self,
+        list: List,
+        tenant: &Tenant,
+        admitted: impl Iterator<Item = &'p T>,
+        left_out: &mut Vec<Remark>,
+    ) -> Self
+    where
+        T: 'p,
+    {
+        let mut owners: HashMap<&str, &BackendName> = HashMap::new();
+        let mut own = Vec::new();
+        for row in admitted {
+            let entry = row.entry();
+            let known = || self.find(&entry.public).map(|shared| shared.entry().backend());
+            let owner = named(tenant, entry).or_else(known);
+            let owner = owner.unwrap_or_else(|| *owners.entry(&entry.public).or_insert(entry.backend()));
+            match owner == entry.backend() {
+                true => own.push(row.clone()),
+                false => left_out.push(belongs(list, entry, owner)),
+            }
+        }
+        sort(&mut own);
+        let mut relevant = self.relevant.clone();
+        own.iter().for_each(|row| relevant.extend(&row.entry().needs));
+        let has_ui = self.has_ui || own.iter().any(|row| row.entry().ui != Ui::None);
+        Self { shared: self.shared.clone(), own, relevant, has_ui }
     }
 
     /// What has this public name, whoever may see it.
     pub fn find(&self, public: &str) -> Option<&T> {
-        let at = self.rows.binary_search_by(|row| (*row.entry().public).cmp(public)).ok()?;
-        self.rows.get(at)
+        let find = |rows: &'_ [T]| rows.binary_search_by(|row| (*row.entry().public).cmp(public)).ok();
+        match find(&self.shared) {
+            Some(at) => self.shared.get(at),
+            None => find(&self.own).and_then(|at| self.own.get(at)),
+        }
     }
 
     /// Everything, in order.
     pub fn iter(&self) -> impl Iterator<Item = &T> {
-        self.rows.iter()
+        let (mut shared, mut own) = (self.shared.iter().peekable(), self.own.iter().peekable());
+        iter::from_fn(move || {
+            let (Some(one), Some(other)) = (shared.peek(), own.peek()) else {
+                return shared.next().or_else(|| own.next());
+            };
+            match one.entry().public < other.entry().public {
+                true => shared.next(),
+                false => own.next(),
+            }
+        })
     }
 
     /// The entries, in order.
     pub(super) fn entries(&self) -> impl Iterator<Item = &Arc<Entry>> {
-        self.rows.iter().map(Cataloged::entry)
+        self.iter().map(Cataloged::entry)
     }
 
     /// Every scope that matters to what a caller sees of it.
@@ -91,12 +132,26 @@ impl<T: Cataloged + Clone> Table<T> {
 
     /// How many there are.
     pub fn len(&self) -> usize {
-        self.rows.len()
+        self.shared.len() + self.own.len()
     }
 
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
-        self.rows.is_empty()
+        self.len() == 0
+    }
+}
+
+fn sort<T: Cataloged>(rows: &mut [T]) {
+    rows.sort_unstable_by(|one, other| one.entry().public.cmp(&other.entry().public));
+}
+
+/// What is left out, since its public name is another backend's.
+fn belongs(list: List, entry: &Entry, owner: &BackendName) -> Remark {
+    Remark {
+        backend: entry.backend().clone(),
+        list,
+        name: entry.own.to_string(),
+        reason: format!("the public name {:?} belongs to backend `{owner}`", entry.public),
     }
 }
 

@@ -113,12 +113,21 @@ impl fmt::Debug for View {
     }
 }
 
-/// The views of one snapshot, by list and by everything about a caller that a decision reads.
-pub(super) struct Views(Cache<(List, TenantName, Scopes, Host), Arc<View>>);
+/// The views of one snapshot, by list and by everything about a caller that a decision reads. Of a snapshot
+/// that is one caller's own, none are kept.
+pub(super) struct Views(Option<Cache<Seen, Arc<View>>>);
+
+/// What callers who share a view have in common.
+type Seen = (List, TenantName, Scopes, Host);
 
 impl Views {
     pub(super) fn new() -> Self {
-        Self(Cache::builder().max_capacity(CACHE_BYTES).weigher(|_, view: &Arc<View>| view.weight()).build())
+        let cache = Cache::builder().max_capacity(CACHE_BYTES);
+        Self(Some(cache.weigher(|_, view: &Arc<View>| view.weight()).build()))
+    }
+
+    pub(super) fn unkept() -> Self {
+        Self(None)
     }
 
     /// The view of `list` for those who are in the caller's tenant, hold `held` and are such a host.
@@ -131,10 +140,12 @@ impl Views {
         host: Host,
         build: impl FnOnce() -> View,
     ) -> Arc<View> {
-        // A caller of another tenant sees nothing, and leaves nothing behind.
-        if caller.tenant != tenant.name {
-            return Arc::new(build());
+        match &self.0 {
+            Some(kept) if caller.tenant == tenant.name => {
+                kept.get_with((list, caller.tenant.clone(), held, host), || Arc::new(build()))
+            }
+            // A caller of another tenant sees nothing, and leaves nothing behind.
+            Some(_) | None => Arc::new(build()),
         }
-        self.0.get_with((list, caller.tenant.clone(), held, host), || Arc::new(build()))
     }
 }

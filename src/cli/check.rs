@@ -18,6 +18,7 @@ use crate::config::report::Problem;
 use crate::config::report::Report;
 use crate::model::tenant::BackendEra;
 use crate::model::tenant::BackendKind;
+use crate::model::tenant::Catalog;
 use crate::seal::KeyRing;
 use crate::tenant::file::Loaded;
 use crate::tenant::index::Directory;
@@ -93,7 +94,11 @@ fn summary(settings: &Settings, sources: &Sources, loaded: Loaded, out: &mut imp
                 }
                 BackendKind::Demo => "demo".to_owned(),
             };
-            writeln!(out, "  {} {}: {place}", tenant.name, backend.name)?;
+            let catalog = match backend.catalog {
+                Catalog::Shared => "",
+                Catalog::PerCaller => ", catalog per_caller",
+            };
+            writeln!(out, "  {} {}: {place}{catalog}", tenant.name, backend.name)?;
         }
     }
     for trust in directory.endpoints().flat_map(|endpoint| endpoint.trust.iter()) {

@@ -120,6 +120,11 @@ limits! {
     refresh_time: duration SECOND, 24 * HOUR;
     catalog_grace: duration 10, 168 * HOUR;
     first_catalog_time: duration 10, 300 * SECOND;
+    caller_catalogs: count 4, 10_000_000;
+    caller_catalog_bytes: size 64 * KIB, 1024 * 1024 * MIB;
+    caller_catalog_loads: count 1, 10_000;
+    caller_catalog_time: duration 10, 300 * SECOND;
+    caller_catalog_idle: duration 10, 24 * HOUR;
     catalog_file_bytes: size KIB, 1024 * MIB;
     cache_bytes: size 0, 1024 * 1024 * MIB;
     tenant_cache_bytes: size 0, 1024 * 1024 * MIB;

@@ -3,14 +3,11 @@
 
 use crate::model::tenant::Ask;
 use crate::model::tenant::Backend;
+use crate::protocol::extensions;
 use crate::protocol::json::Json;
 use crate::protocol::json::compose::Object;
 use crate::protocol::message::misspells;
-use crate::protocol::meta::UI;
 use crate::protocol::tasks;
-
-/// Longest thing that a client may say of an extension, in bytes: what is longer is not told.
-const EXTENSION_BYTES: usize = 4 << 10;
 
 /// The capabilities that are judged. In another case they are none to us, and some to peers that ignore it.
 const NAMES: [&str; 4] = ["elicitation", "sampling", "roots", tasks::EXTENSIONS];
@@ -29,29 +26,13 @@ pub(super) fn carried(declared: &Json, backend: &Backend, tasks: bool) -> Json {
         "sampling" => Some(value).filter(|value| value.is_object() && may(Ask::Sampling)),
         // Nobody can tell a backend that a list of roots has changed.
         "roots" => (value.is_object() && may(Ask::Roots)).then(|| Object::new().finish()),
-        tasks::EXTENSIONS => extensions(&value, backend, tasks),
+        tasks::EXTENSIONS => extensions::carried(&value, &backend.extensions, tasks),
         other => Some(value).filter(|_| !misspells(other, &NAMES)),
     };
     let all = declared.members().fold(Object::with_capacity(declared.bytes().len()), |all, (key, value)| {
         all.put_some(&key, told(&key, value).as_ref())
     });
     all.finish()
-}
-
-/// Of the extensions that a client declares, those that this gateway carries, and those that the tenant
-/// lets this backend have.
-///
-/// spec: rows DV-05, EX-01, EX-14; basic/versioning, Extension Negotiation
-fn extensions(declared: &Json, backend: &Backend, tasks: bool) -> Option<Json> {
-    let is_carried = |name: &str| match name {
-        tasks::EXTENSION => tasks,
-        UI => true,
-        _ => backend.extensions.iter().any(|allowed| **allowed == *name),
-    };
-    let fits = |value: &Json| value.is_object() && value.bytes().len() <= EXTENSION_BYTES;
-    let mut carried = declared.members().filter(|(name, value)| is_carried(name) && fits(value)).peekable();
-    carried.peek()?;
-    Some(carried.fold(Object::new(), |all, (name, value)| all.put(&name, &value)).finish())
 }
 
 /// `elicitation` without the modes that are refused, if any is left.

@@ -25,6 +25,7 @@ use crate::methods::may_be_public;
 use crate::methods::media;
 use crate::methods::media::Blocks;
 use crate::methods::rounds::Rounds;
+use crate::model::tenant::Catalog;
 use crate::protocol::caching;
 use crate::protocol::call::Outcome;
 use crate::protocol::call::RpcError;
@@ -49,7 +50,7 @@ pub async fn answer(
         return Ok(Reply::Once(Outcome::Error(no_host())));
     }
     let (rounds, retry) = Rounds::begin(exchange, resource, means)?;
-    let public = may_be_public(exchange);
+    let public = may_be_public(exchange) && resource.home.config.catalog == Catalog::Shared;
     let lead = match question(exchange, resource) {
         None => None,
         Some(question) => match means.cache.look(question).await {
@@ -140,6 +141,7 @@ fn question(exchange: &Exchange, resource: &Entry) -> Option<Question> {
         variant: whole(variant),
         principal: whole(principal),
         plain: call.meta.progress_token.is_none() && call.meta.log_level.is_none(),
+        private: config.catalog == Catalog::PerCaller,
     })
 }
 

@@ -11,6 +11,7 @@ use crate::catalog::snapshot::Snapshot;
 use crate::catalog::tool::Tool;
 use crate::catalog::ui;
 use crate::catalog::ui::Host;
+use crate::catalog::viewer::Viewer;
 use crate::exchange::Exchange;
 use crate::exchange::Reply;
 use crate::methods::CallError;
@@ -50,7 +51,7 @@ pub async fn answer(
         // spec: streamable-http, Client Behavior
         Err(CallError::Backend(BackendError::Stale)) => {
             means.catalogs.refreshed(&exchange.tenant.name, tool.entry.backend()).await;
-            let snapshot = means.catalogs.snapshot(&exchange.tenant).await;
+            let snapshot = means.catalogs.snapshot(&exchange.tenant, Viewer::of(exchange)).await;
             let tool = router::tool(&snapshot, exchange)?;
             attempt(exchange, &tool, &snapshot, means).await
         }

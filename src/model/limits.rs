@@ -175,6 +175,16 @@ pub struct Limits {
     pub catalog_grace: Duration,
     /// How long a first request waits for a tenant's first catalog.
     pub first_catalog_time: Duration,
+    /// Most catalogs of single callers, of backends that list for each caller; a tenant's, a quarter of them.
+    pub caller_catalogs: usize,
+    /// What they may weigh together, by an estimate; a tenant's, a quarter of it, and one of them, of that.
+    pub caller_catalog_bytes: usize,
+    /// How many callers' lists one backend of a tenant is asked for at a time.
+    pub caller_catalog_loads: usize,
+    /// How long a request waits for its caller's lists, once.
+    pub caller_catalog_time: Duration,
+    /// How long the catalog of a caller is kept that does not ask any more.
+    pub caller_catalog_idle: Duration,
     /// Largest file with the last good catalog of a tenant.
     pub catalog_file_bytes: usize,
     /// What all kept results of backends may weigh together.
@@ -304,6 +314,11 @@ impl Default for Limits {
             // users for approval again.
             catalog_grace: seconds(600),
             first_catalog_time: seconds(5),
+            caller_catalogs: 10_000,
+            caller_catalog_bytes: 512 << 20,
+            caller_catalog_loads: 16,
+            caller_catalog_time: seconds(5),
+            caller_catalog_idle: seconds(600),
             catalog_file_bytes: 64 << 20,
             cache_bytes: 128 << 20,
             tenant_cache_bytes: 16 << 20,

@@ -36,7 +36,8 @@ impl Tenant {
     /// Whether everybody who reaches its own endpoint sees the same lists, and it says that shared
     /// caches may keep them.
     pub fn is_public(&self) -> bool {
-        self.public_catalog && self.backends.iter().all(|backend| backend.scopes.is_empty())
+        let is_same = |backend: &Backend| backend.scopes.is_empty() && backend.catalog == Catalog::Shared;
+        self.public_catalog && self.backends.iter().all(|backend| is_same(backend))
     }
 }
 
@@ -66,6 +67,8 @@ pub struct Backend {
     pub refused: Vec<Ask>,
     /// What of its tools' calls is checked against their schemas.
     pub validate: Validate,
+    /// For whom it is listed.
+    pub catalog: Catalog,
 }
 
 #[cfg(test)]
@@ -84,8 +87,19 @@ impl Backend {
             credential: None,
             refused: Vec::new(),
             validate: Validate::default(),
+            catalog: Catalog::default(),
         }
     }
+}
+
+/// For whom a backend is listed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Catalog {
+    /// For all callers of the tenant, on the gateway's own account.
+    #[default]
+    Shared,
+    /// For each caller, whose lists are nobody else's.
+    PerCaller,
 }
 
 /// What of the calls of a backend's tools is checked against the tools' schemas.

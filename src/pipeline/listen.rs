@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::app::App;
+use crate::catalog::viewer::Viewer;
 use crate::error::Refusal;
 use crate::exchange::Exchange;
 use crate::exchange::Reply;
@@ -21,6 +22,7 @@ use crate::protocol::json::compose::Object;
 use crate::router;
 use crate::router::RouteError;
 use crate::router::listen::Filter;
+use crate::router::listen::is_heard;
 use crate::router::listen::readable;
 
 /// The answer to `subscriptions/listen`: what of `filter` is honoured, and then what changes.
@@ -36,13 +38,15 @@ pub(super) async fn answer(
     let seat = Seat::Listen { _place: app.hub.stream_place(caller)?, _counted: app.metrics.listen_open() };
     // Before anything is looked up: what changes from now on is told after the acknowledgement.
     let member = app.hub.join(caller, filter.kinds);
-    let snapshot = app.catalogs.snapshot(tenant).await;
+    let snapshot = app.catalogs.snapshot(tenant, Viewer::of(exchange)).await;
     let mut uris = Vec::with_capacity(filter.uris.len());
     for uri in filter.uris {
         // To look one up may take a while.
         tokio::task::yield_now().await;
         // What it may not read is not honoured, whatever the reason is.
-        if let Ok(entry) = readable(&snapshot, caller, tenant, &uri) {
+        if let Ok(entry) = readable(&snapshot, caller, tenant, &uri)
+            && is_heard(&entry)
+        {
             member.want(&uri, &entry)?;
             uris.push(uri);
         }
@@ -64,8 +68,9 @@ pub(super) async fn answer(
     tasks.retain(|key, _| kept.contains(key));
     let told = tasks.values().cloned().collect();
     let party = Party { caller: caller.clone(), tenant: tenant.clone(), endpoint: endpoint.clone() };
-    let standing = Standing::new(app.clone(), party, caller.good_until(), seat)
-        .with_tasks(tasks, call.meta.capabilities.alone());
+    let capabilities = call.meta.capabilities.alone();
+    let standing =
+        Standing::new(app.clone(), party, capabilities, caller.good_until(), seat).with_tasks(tasks);
     let form = Form::Subscription { id: call.id.as_json().alone(), kinds: filter.kinds, uris, tasks: told };
     Ok(Reply::Notices(writer::write(Arc::new(member), standing, form)))
 }
@@ -78,7 +83,8 @@ pub(super) fn stream(app: &Arc<App>, party: Party, session: &Session) -> Result<
     let listening = app.sessions.listen(&app.hub, &party.caller, session, place)?;
     let member = listening.member().clone();
     let end = session.expires_at.min(party.caller.good_until());
-    let standing = Standing::new(app.clone(), party, end, Seat::Session(listening));
+    let capabilities = session.capabilities.alone();
+    let standing = Standing::new(app.clone(), party, capabilities, end, Seat::Session(listening));
     Ok(Reply::Notices(writer::write(member, standing, Form::Session)))
 }
 
@@ -91,11 +97,16 @@ pub(super) async fn subscribe(
     session: &Session,
     uri: Arc<str>,
 ) -> Result<Reply<Refusal>, Refusal> {
-    let snapshot = app.catalogs.snapshot(&party.tenant).await;
+    let viewer = Viewer { caller: &party.caller, capabilities: &session.capabilities };
+    let snapshot = app.catalogs.snapshot(&party.tenant, viewer).await;
     let entry = match readable(&snapshot, &party.caller, &party.tenant, &uri) {
         Err(RouteError::UnknownResource { uri }) => return Err(LegacyError::NoSuchResource(uri).into()),
         found => found?,
     };
+    let unheard = RouteError::InvalidParams("the resource's backend does not say when it changes");
+    if !is_heard(&entry) {
+        return Err(unheard.into());
+    }
     let member = app.sessions.subscribe(&app.hub, &party.caller, session, &uri, &entry)?;
     let is_full = member.waits(&uri);
     if member.honoured(vec![uri.clone()]).await.is_empty() {
@@ -103,7 +114,7 @@ pub(super) async fn subscribe(
         if is_full {
             return Err(LegacyError::from(ListenError::BackendFull).into());
         }
-        return Err(RouteError::InvalidParams("the resource's backend does not say when it changes").into());
+        return Err(unheard.into());
     }
     Ok(done())
 }

@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 use crate::app::App;
+use crate::catalog::viewer::Viewer;
 use crate::error::Refusal;
 use crate::exchange::Reply;
 use crate::legacy::LegacyError;
@@ -142,7 +143,8 @@ async fn open(
     trail.facts.method = Some(INITIALIZE);
     let Message::Request(request) = Message::of(envelope)? else { return Ok(Reply::Accepted) };
     let offer = Offer::read(request.params.as_ref(), app.limits.capabilities_bytes)?;
-    let snapshot = app.catalogs.snapshot(&party.tenant).await;
+    let viewer = Viewer { caller: &party.caller, capabilities: &offer.capabilities };
+    let snapshot = app.catalogs.snapshot(&party.tenant, viewer).await;
     let capabilities = methods::discover::capabilities(&snapshot);
     let result = initialize::result(offer.revision, &capabilities, snapshot.instructions.as_deref());
     let expires_at = app.clock.now().saturating_add(app.limits.session_time.as_secs());

@@ -8,6 +8,7 @@ use tokio::sync::watch;
 use tokio::time::sleep;
 
 use crate::app::App;
+use crate::catalog::viewer::Viewer;
 use crate::legacy::registry::Listening;
 use crate::listen::places::Place;
 use crate::listen::task::Late;
@@ -17,7 +18,6 @@ use crate::methods;
 use crate::methods::tasks::Asking;
 use crate::pipeline::Party;
 use crate::protocol::json::Json;
-use crate::protocol::json::compose::Object;
 use crate::router;
 use crate::router::listen;
 use crate::telemetry::metrics::Open;
@@ -50,16 +50,19 @@ pub(super) enum Seat {
 }
 
 impl Standing {
-    /// `party` may listen until `end`, or until its session is over or nobody like it is admitted.
-    pub(super) fn new(app: Arc<App>, party: Party, end: u64, seat: Seat) -> Self {
+    /// `party`, whose client declared these capabilities, may listen until `end`, or until its session is over or nobody like it is admitted.
+    pub(super) fn new(app: Arc<App>, party: Party, capabilities: Json, end: u64, seat: Seat) -> Self {
         let changes = app.tenants.changes();
-        let (tasks, capabilities) = (HashMap::new(), Object::new().finish());
-        Self { app, party, end, changes, seat, tasks, capabilities }
+        Self { app, party, end, changes, seat, tasks: HashMap::new(), capabilities }
     }
 
-    /// The same, which listens to these tasks as a client with these capabilities.
-    pub(super) fn with_tasks(self, tasks: HashMap<Arc<str>, Arc<str>>, capabilities: Json) -> Self {
-        Self { tasks, capabilities, ..self }
+    /// The same, which listens to these tasks.
+    pub(super) fn with_tasks(self, tasks: HashMap<Arc<str>, Arc<str>>) -> Self {
+        Self { tasks, ..self }
+    }
+
+    fn viewer(&self) -> Viewer<'_> {
+        Viewer { caller: &self.party.caller, capabilities: &self.capabilities }
     }
 
     fn is_admitted(&self) -> bool {
@@ -92,7 +95,7 @@ impl Audience for Standing {
     async fn may_read(&self, uri: &str) -> bool {
         let Party { caller, tenant, .. } = &self.party;
         let Some(tenant) = self.app.tenants.current().tenant(&tenant.name) else { return false };
-        let snapshot = self.app.catalogs.snapshot(&tenant).await;
+        let snapshot = self.app.catalogs.snapshot(&tenant, self.viewer()).await;
         listen::readable(&snapshot, caller, &tenant, uri).is_ok()
     }
 
@@ -100,7 +103,7 @@ impl Audience for Standing {
         let (app, Party { caller, tenant, endpoint, .. }) = (&self.app, &self.party);
         let Some(id) = self.tasks.get(key) else { return Ok(None) };
         let Some(tenant) = app.tenants.current().tenant(&tenant.name) else { return Ok(None) };
-        let snapshot = app.catalogs.snapshot(&tenant).await;
+        let snapshot = app.catalogs.snapshot(&tenant, self.viewer()).await;
         let found = router::task::find(&snapshot, &tenant, caller, id, &app.keys, app.clock.now());
         let Some(task) = found else { return Ok(None) };
         let (capabilities, limits) = (&self.capabilities, &app.limits);

@@ -16,6 +16,7 @@ use crate::model::name::TenantName;
 use crate::model::scope::Scopes;
 use crate::model::tenant::Backend;
 use crate::model::tenant::BackendKind;
+use crate::model::tenant::Catalog;
 use crate::model::tenant::ObjectKind;
 use crate::model::tenant::ScopeRule;
 use crate::model::tenant::Tenant;
@@ -39,6 +40,7 @@ fn backend(scopes: Vec<ScopeRule>) -> Arc<Backend> {
         credential: None,
         refused: Vec::new(),
         validate: Validate::default(),
+        catalog: Catalog::default(),
     })
 }
 

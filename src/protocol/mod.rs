@@ -7,6 +7,7 @@ pub mod caching;
 pub mod call;
 pub mod code;
 pub mod era;
+pub mod extensions;
 pub mod headers;
 pub mod json;
 pub mod level;

@@ -8,6 +8,7 @@ use crate::catalog::snapshot::Snapshot;
 use crate::exchange::Exchange;
 use crate::model::caller::Caller;
 use crate::model::limits::Limits;
+use crate::model::tenant::Catalog;
 use crate::model::tenant::Tenant;
 use crate::policy::Operation;
 use crate::protocol::json::Json;
@@ -91,6 +92,12 @@ fn strings(list: &Json) -> Option<Vec<Arc<str>>> {
     let mut seen = HashSet::new();
     all.retain(|one| seen.insert(one.clone()));
     Some(all)
+}
+
+/// Whether it is heard when this resource changes. Subscriptions with backends are the gateway's own: what a
+/// backend has for single callers, it may have nothing of for that, or tell it what only they may know.
+pub fn is_heard(entry: &Entry) -> bool {
+    entry.home.config.catalog == Catalog::Shared
 }
 
 /// The resource of this URI, if `caller` may read it: who may not is told nothing of its changes, either.

@@ -3,6 +3,7 @@
 //! A label's value is program text (`&'static str`), never input: no label is unbounded.
 
 pub mod asks;
+mod callers;
 mod kept;
 mod register;
 
@@ -18,6 +19,7 @@ use prometheus_client::registry::Registry;
 
 use crate::telemetry::metrics::asks::Asks;
 
+pub use crate::telemetry::metrics::callers::CallerMetrics;
 pub use crate::telemetry::metrics::kept::CacheMetrics;
 
 /// The media type of [`Metrics::encode`].
@@ -185,6 +187,8 @@ pub struct Metrics {
     tool_aliases: Counter,
     /// What the cache counts.
     pub cache: CacheMetrics,
+    /// What the catalogs of single callers count.
+    pub callers: CallerMetrics,
     config_reloads: Family<ByOutcome, Counter>,
     panics: Counter,
     /// What backends ask of clients.
@@ -225,6 +229,7 @@ impl Metrics {
             entries_left_out: Counter::default(),
             tool_aliases: Counter::default(),
             cache: CacheMetrics::default(),
+            callers: CallerMetrics::default(),
             config_reloads: Family::default(),
             panics: Counter::default(),
             asks: Asks::default(),
@@ -234,6 +239,7 @@ impl Metrics {
         metrics.register_rooms();
         metrics.asks.register(&mut metrics.registry);
         metrics.cache.register(&mut metrics.registry);
+        metrics.callers.register(&mut metrics.registry);
         metrics
     }
 

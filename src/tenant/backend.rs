@@ -16,6 +16,7 @@ use crate::model::tenant::Ask;
 use crate::model::tenant::Backend;
 use crate::model::tenant::BackendEra;
 use crate::model::tenant::BackendKind;
+use crate::model::tenant::Catalog;
 use crate::model::tenant::Credential;
 use crate::model::tenant::CredentialPlace;
 use crate::model::tenant::ObjectKind;
@@ -28,7 +29,7 @@ use crate::tenant::secret::Secret;
 /// The longest prefix, of the 64 characters that a public name may have.
 const PREFIX: usize = 32;
 
-const KEYS: [&str; 12] = [
+const KEYS: [&str; 13] = [
     "kind",
     "url",
     "era",
@@ -41,6 +42,7 @@ const KEYS: [&str; 12] = [
     "credential",
     "refuse",
     "validate",
+    "catalog",
 ];
 
 /// Longest name of an extension, and most of them.
@@ -117,6 +119,8 @@ pub(super) fn read(name: &str, at: &At<'_>, secrets: &[Secret], declared: &[&str
         Value::Bool(false) => Some(Validate::Off),
         _ => at.word(&words),
     });
+    let words = [("shared", Catalog::Shared), ("per_caller", Catalog::PerCaller)];
+    let catalog = fields.get("catalog").map_or(Some(Catalog::default()), |at| at.word(&words));
     Some(Backend {
         name: parsed?,
         kind: kind?,
@@ -132,6 +136,7 @@ pub(super) fn read(name: &str, at: &At<'_>, secrets: &[Secret], declared: &[&str
         },
         refused: refused?,
         validate: validate?,
+        catalog: catalog?,
     })
 }
 
@@ -149,7 +154,7 @@ fn kind(fields: &Fields<'_>) -> Option<BackendKind> {
             Some(BackendKind::Mcp { url: url?, era: era? })
         }
         Kind::Demo => {
-            for key in ["url", "era", "extensions", "credential"] {
+            for key in ["url", "era", "extensions", "credential", "catalog"] {
                 if let Some(at) = fields.get(key) {
                     at.refuse::<()>("a backend of kind `demo` has none");
                 }

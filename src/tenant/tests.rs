@@ -19,6 +19,7 @@ use crate::model::name::TenantName;
 use crate::model::scope::Scopes;
 use crate::model::tenant::Ask;
 use crate::model::tenant::BackendKind;
+use crate::model::tenant::Catalog;
 use crate::model::tenant::CredentialPlace;
 use crate::model::tenant::ObjectKind;
 use crate::tenant::TenantError;
@@ -127,6 +128,7 @@ fn what_is_left_out_has_defaults() {
     let tenant = &loaded.tenants[0].tenant;
     assert_eq!(tenant.scopes_offered, scopes("a b d"));
     assert_eq!(&*tenant.backends[0].prefix, "crm_");
+    assert_eq!(tenant.backends[0].catalog, Catalog::Shared);
     assert!(!tenant.public_catalog && loaded.tenants[1].tenant.backends.is_empty());
     assert_eq!(loaded.warnings.len(), 2, "{:?}", loaded.warnings);
 }
@@ -270,6 +272,7 @@ const BROKEN_BACKEND: &[(&str, &str)] = &[
     ("url: https://A.example/mcp?key=k", "url: `https://A.example/mcp?…` is not how this URL is written"),
     ("url: https://a.example:0/mcp", "url: the URL has port 0"),
     ("prefix: a/b", "prefix: found `a/b`, expected at most 32 of `A-Z`, `a-z`, `0-9`, `_`, `.` and `-`"),
+    ("catalog: mine", "catalog: found `mine`, expected one of `shared`, `per_caller`"),
     ("era: old", "era: found `old`, expected one of `auto`, `modern`, `legacy`"),
     ("uris: all", "uris: found `all`, expected one of `keep`, `prefixed`"),
     ("timeout: 60", "timeout: found a number, expected a duration with its unit"),

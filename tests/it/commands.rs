@@ -408,7 +408,8 @@ async fn check_tells_every_problem_at_once_with_its_place() {
     write("fondaco.toml", "tenants = \"t.yaml\"\n");
     write(
         "t.yaml",
-        "tenants:\n  acme:\n    backends:\n      crm: {kind: mcp, url: 'http://crm.svc/mcp?key=s3cret'}\n",
+        "tenants:\n  acme:\n    backends:\n      crm: {kind: mcp, url: 'http://crm.svc/mcp?key=s3cret'}\n      \
+         own: {kind: mcp, url: 'https://own.example/mcp', era: legacy, catalog: per_caller}\n",
     );
     let (code, out, error) = run(dir.path(), &["check"], &[]).await;
     let expected = "\
@@ -417,6 +418,7 @@ warning: t.yaml:2: tenants.acme: the tenant's endpoints accept no issuer
 ok
 tenants: 1, endpoints: 1
   acme crm: mcp http://crm.svc/mcp
+  acme own: mcp https://own.example/mcp, era legacy, catalog per_caller
 internal addresses and clear text need, in the configuration,
   [egress]
   allow = [\"crm.svc\"]

@@ -53,7 +53,7 @@ async fn begin(caller: &Caller, id: &str, filter: &str) -> Connection {
 }
 
 /// Listens: the stream, and the `params` of its acknowledgement.
-async fn listen(caller: &Caller, id: &str, filter: &str) -> (Connection, Value) {
+pub async fn listen(caller: &Caller, id: &str, filter: &str) -> (Connection, Value) {
     let mut open = begin(caller, id, filter).await;
     let head = open.head().await;
     assert_eq!(head.status, 200);
@@ -67,7 +67,7 @@ async fn listen(caller: &Caller, id: &str, filter: &str) -> (Connection, Value) 
 }
 
 /// The next message of a stream, whatever comments there are before it; `None` at its end.
-async fn message(open: &mut Connection) -> Option<Value> {
+pub async fn message(open: &mut Connection) -> Option<Value> {
     while let Some(event) = open.event().await {
         if let Some(data) = event.lines().find_map(|line| line.strip_prefix("data: ")) {
             return Some(serde_json::from_str(data).unwrap());
@@ -102,7 +102,7 @@ async fn refused(caller: &Caller, filter: &str) -> Answer {
     caller.post(&caller.headers(LISTEN, None), &body).await
 }
 
-async fn metric(gw: &Gateway, name: &str) -> usize {
+pub async fn metric(gw: &Gateway, name: &str) -> usize {
     let metrics = wire::request(gw.admin, "GET", "/metrics", &[], b"").await.text();
     let line = metrics.lines().find_map(|line| line.strip_prefix(&format!("{name} ")));
     line.map_or(0, |value| value.parse().unwrap())

@@ -22,6 +22,7 @@ mod listen;
 mod metadata;
 mod observe;
 mod old;
+mod overlay;
 mod peers;
 mod prompts;
 mod relay;

@@ -122,6 +122,27 @@ const SHARED: &str = "issuers: [{issuer: \"{issuer}\", tenant_claim: tenant}]\nt
 
 const ABOUT: [&str; 3] = ["tasks/get", "tasks/update", "tasks/cancel"];
 
+// spec: rows DV-05, EX-02
+#[tokio::test]
+async fn a_backend_that_lists_for_each_caller_makes_tasks_like_any_other() {
+    let upstream = working().await;
+    let (gw, alice) = before(&upstream, ", catalog: per_caller").await;
+    let discovered = ask(&alice, "server/discover", None, "", CLIENT).await.result();
+    assert_eq!(discovered["capabilities"]["extensions"]["io.modelcontextprotocol/tasks"], json!({}));
+    let id = made(&alice, "up_echo").await;
+    assert!(told(&upstream, "tools/call")["extensions"]["io.modelcontextprotocol/tasks"].is_object());
+    for method in ABOUT {
+        assert_eq!(about(&alice, method, &id).await.status, 200, "{method}");
+        assert_eq!(
+            about(&gw.caller("acme", "bob", ""), method, &id).await.refusal(),
+            (200, -32602),
+            "{method}"
+        );
+    }
+    assert_eq!(about(&alice, "tasks/get", &id).await.result()["status"], "working");
+    gw.stop().await;
+}
+
 // spec: rows EX-01, EX-02, SH-08, BW-10, BW-12
 #[tokio::test]
 async fn a_call_may_become_a_task_under_an_id_of_the_callers_own() {

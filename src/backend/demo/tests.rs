@@ -40,6 +40,7 @@ fn demo_with(timeout: Duration, idle_timeout: Duration) -> Demo {
         credential: None,
         refused: Vec::new(),
         validate: tenant::Validate::default(),
+        catalog: tenant::Catalog::default(),
     }))
 }
 

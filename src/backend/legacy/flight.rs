@@ -103,7 +103,7 @@ impl Flight {
     ) -> Self {
         let holder = match question {
             Question::Caller(call) => Holder::of(&call.caller),
-            Question::Own(..) => Holder::Gateway,
+            Question::Own(account, ..) => Holder::of_account(account),
         };
         let prepared = Box::new(Prepared::new(question));
         Self {

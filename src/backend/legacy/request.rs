@@ -16,19 +16,12 @@ use crate::protocol::tasks::EXTENSIONS;
 use crate::protocol::version::Handshake;
 
 /// What a session declares of these capabilities: what this gateway carries between the eras, which is
-/// extensions alone. Their names are the client's word; what is said of them, and in which order, is ours:
-/// sessions are told apart by this text, and no client writes it.
+/// extensions alone.
 fn capabilities(carried: &Json) -> Json {
-    let (own, nothing) = (request::own_capabilities().member(EXTENSIONS), Object::new().finish());
-    let declared = carried.member(EXTENSIONS);
+    let extensions = carried.member(EXTENSIONS);
     let names: BTreeSet<String> =
-        declared.iter().flat_map(Json::members).map(|(name, _)| name.into_owned()).collect();
-    let all = names.iter().fold(Object::new(), |all, name| {
-        let said = own.as_ref().and_then(|own| own.member(name));
-        all.put(name, said.as_ref().unwrap_or(&nothing))
-    });
-    let all = (!names.is_empty()).then(|| all.finish());
-    Object::new().put_some(EXTENSIONS, all.as_ref()).finish()
+        extensions.iter().flat_map(Json::members).map(|(name, _)| name.into_owned()).collect();
+    request::declared(&names)
 }
 
 /// What keys of `_meta` begin with that mean something in the modern era alone.
@@ -68,13 +61,13 @@ impl Prepared {
                 capabilities: capabilities(&call.capabilities),
                 trace: request::trace_of(&call.meta),
             },
-            Question::Own(method, params) => Self {
+            Question::Own(account, method, params) => Self {
                 method: *method,
                 params: params.clone(),
                 meta: Vec::new(),
                 token: None,
                 level: None,
-                capabilities: request::own_capabilities(),
+                capabilities: request::declared_by(account),
                 trace: Vec::new(),
             },
         }

@@ -9,6 +9,7 @@ use futures_util::future::BoxFuture;
 use futures_util::future::Shared;
 use tokio::time::Instant;
 
+use crate::backend::Account;
 use crate::backend::BackendError;
 use crate::backend::legacy::session::Session;
 use crate::backend::legacy::session::Unopened;
@@ -23,7 +24,7 @@ const HOLDER_SESSIONS: usize = 4;
 /// Whose session it is.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(in crate::backend) enum Holder {
-    /// The gateway's own, for lists.
+    /// The gateway's own, for lists that all callers share.
     Gateway,
     /// A caller's, by its principal.
     Caller(Arc<str>),
@@ -33,6 +34,14 @@ impl Holder {
     /// Whose session `caller`'s requests are sent in.
     pub(in crate::backend) fn of(caller: &Caller) -> Self {
         Self::Caller(caller.principal().into())
+    }
+
+    /// Whose session it is listed in.
+    pub(in crate::backend) fn of_account(account: &Account) -> Self {
+        match account {
+            Account::Gateway => Self::Gateway,
+            Account::Caller { caller, .. } => Self::of(caller),
+        }
     }
 }
 

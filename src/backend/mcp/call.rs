@@ -6,6 +6,7 @@ use futures_util::stream;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
+use crate::backend::Account;
 use crate::backend::BackendCall;
 use crate::backend::BackendError;
 use crate::backend::clock::Clock;
@@ -29,8 +30,8 @@ const LIST_DEPTHS: usize = 4;
 pub(in crate::backend) enum Question {
     /// A caller's request.
     Caller(Box<BackendCall>),
-    /// A request on the gateway's own account, with these `params`.
-    Own(Method, Json),
+    /// A request for a list, on this account, with these `params`.
+    Own(Account, Method, Json),
 }
 
 impl Question {
@@ -119,14 +120,20 @@ pub(super) async fn begin(
     })))
 }
 
-/// Asks on the gateway's own account and waits for the outcome, at most `limits.list_time`.
+/// Asks on this account and waits for the outcome, at most `limits.list_time`.
 ///
 /// # Cancel safety
 /// Dropping the future cancels the request.
-pub(super) async fn ask(probe: &Arc<Probe>, method: Method, params: Json) -> Result<Outcome, BackendError> {
+pub(super) async fn ask(
+    probe: &Arc<Probe>,
+    account: &Account,
+    method: Method,
+    params: Json,
+) -> Result<Outcome, BackendError> {
     let time = probe.upstream().limits.list_time;
     let clocks = Clocks::start(time, time, Instant::now() + time);
-    let mut voyage = Voyage::begin(probe, Question::Own(method, params), clocks, None).await?;
+    let question = Question::Own(account.clone(), method, params);
+    let mut voyage = Voyage::begin(probe, question, clocks, None).await?;
     loop {
         if let Frame::End(end) = voyage.next().await {
             return end;

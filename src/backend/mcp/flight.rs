@@ -54,8 +54,8 @@ impl Flight {
                 let judge = Judge::new(id, call.meta.progress_token.clone()).with_logs(logs).of_call(call);
                 (request::call(upstream, id, call)?, judge)
             }
-            Question::Own(method, params) => {
-                (request::own(upstream, id, *method, params)?, Judge::new(id, None))
+            Question::Own(account, method, params) => {
+                (request::own(upstream, id, account, *method, params)?, Judge::new(id, None))
             }
         };
         let depth = question.depth(&upstream.limits);

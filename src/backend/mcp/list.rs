@@ -8,6 +8,7 @@ use tokio::time::Instant;
 use tokio::time::timeout;
 use tokio::time::timeout_at;
 
+use crate::backend::Account;
 use crate::backend::BackendError;
 use crate::backend::Listed;
 use crate::backend::Listing;
@@ -33,19 +34,19 @@ const EXTENSION_BYTES: usize = 4 << 10;
 /// One list, and the shortest `ttlMs` of its pages.
 type Had = Result<(Listed, Option<u64>), BackendError>;
 
-/// Every list, and the instructions.
-pub(super) async fn everything(mcp: &Mcp) -> Result<Listing, BackendError> {
+/// Every list, and the instructions, for `account`.
+pub(super) async fn everything(mcp: &Mcp, account: &Account) -> Result<Listing, BackendError> {
     let time = mcp.upstream.limits.list_time;
     let deadline = Instant::now() + time;
     // What it says of itself is worth having, not worth failing for; a refused credential is news, though.
-    let about = match timeout(time / 4, mcp.about()).await {
+    let about = match timeout(time / 4, mcp.about(account)).await {
         Ok(Err(BackendError::Unauthorized)) => return Err(BackendError::Unauthorized),
         Ok(Ok(about)) => about,
         Ok(Err(_)) | Err(_) => None,
     };
     let capabilities = about.as_ref().and_then(|about| about.member("capabilities"));
     let lists = List::ALL.map(async |list| match offers(capabilities.as_ref(), list) {
-        true => timeout_at(deadline, one(mcp, list)).await.unwrap_or_else(|_| Err(late())),
+        true => timeout_at(deadline, one(mcp, account, list)).await.unwrap_or_else(|_| Err(late())),
         false => Ok((Listed::Absent, None)),
     });
     // The extension is none of the handshake era's.
@@ -119,7 +120,7 @@ fn most(list: List, limits: &Limits) -> usize {
 }
 
 /// spec: server/utilities/pagination
-async fn one(mcp: &Mcp, list: List) -> Had {
+async fn one(mcp: &Mcp, account: &Account, list: List) -> Had {
     let limits = &mcp.upstream.limits;
     let (mut entries, mut ttl_ms) = (Vec::new(), None);
     let mut seen = HashSet::new();
@@ -127,7 +128,7 @@ async fn one(mcp: &Mcp, list: List) -> Had {
     let mut cursor: Option<Json> = None;
     let cut = |entries, ttl_ms, why| Ok((Listed::Known { entries, truncated: Some(why) }, ttl_ms));
     for _ in 0..limits.upstream_pages {
-        let Some(page) = page(mcp, list, cursor.as_ref()).await? else {
+        let Some(page) = page(mcp, account, list, cursor.as_ref()).await? else {
             return Ok((Listed::Absent, None));
         };
         // Whole pages count: a small entry keeps all of the page that it is a slice of.
@@ -167,8 +168,13 @@ async fn one(mcp: &Mcp, list: List) -> Had {
 }
 
 /// One page; `None` where the backend has no such list at all.
-async fn page(mcp: &Mcp, list: List, cursor: Option<&Json>) -> Result<Option<Json>, BackendError> {
-    match mcp.ask(list.method(), Object::new().put_some("cursor", cursor)).await {
+async fn page(
+    mcp: &Mcp,
+    account: &Account,
+    list: List,
+    cursor: Option<&Json>,
+) -> Result<Option<Json>, BackendError> {
+    match mcp.ask(account, list.method(), Object::new().put_some("cursor", cursor)).await {
         Ok(Outcome::Result(result)) => Ok(Some(result)),
         Ok(Outcome::Error(error)) if error.code == code::METHOD_NOT_FOUND && cursor.is_none() => Ok(None),
         Ok(Outcome::Error(_)) | Err(BackendError::Stale) => {

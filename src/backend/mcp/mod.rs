@@ -20,6 +20,7 @@ pub(super) mod watch;
 
 use std::sync::Arc;
 
+use crate::backend::Account;
 use crate::backend::BackendCall;
 use crate::backend::BackendError;
 use crate::backend::Listing;
@@ -64,8 +65,8 @@ impl Mcp {
     }
 
     /// What it lists, page by page, within the limits.
-    pub async fn list(&self) -> Result<Listing, BackendError> {
-        list::everything(self).await
+    pub async fn list(&self, account: &Account) -> Result<Listing, BackendError> {
+        list::everything(self, account).await
     }
 
     /// Waits until the server may not be what it was.
@@ -93,23 +94,22 @@ impl Mcp {
         self.probe.pool().shutdown().await;
     }
 
-    /// Asks on the gateway's own account and waits for the outcome, at most `limits.list_time`.
+    /// Asks on this account and waits for the outcome, at most `limits.list_time`.
     ///
     /// # Cancel safety
     /// Dropping the future cancels the request.
-    async fn ask(&self, method: Method, params: Object) -> Result<Outcome, BackendError> {
-        call::ask(&self.probe, method, params.finish()).await
+    async fn ask(&self, account: &Account, method: Method, params: Object) -> Result<Outcome, BackendError> {
+        call::ask(&self.probe, account, method, params.finish()).await
     }
 
     /// What the server says of itself, if it does: `instructions` and `capabilities` are members of it.
-    async fn about(&self) -> Result<Option<Json>, BackendError> {
+    async fn about(&self, account: &Account) -> Result<Option<Json>, BackendError> {
         if self.probe.era().await? == Era::Handshake {
-            let leased =
-                Pool::lease(self.probe.pool().clone(), Holder::Gateway, request::own_capabilities(), false)
-                    .await;
+            let (pool, declared) = (self.probe.pool().clone(), request::declared_by(account));
+            let leased = Pool::lease(pool, Holder::of_account(account), declared, false).await;
             return leased.map(|lease| lease.session().about().cloned()).map_err(|unopened| unopened.error);
         }
-        match self.ask(Method::Discover, Object::new()).await? {
+        match self.ask(account, Method::Discover, Object::new()).await? {
             Outcome::Result(result) => Ok(Some(result)),
             Outcome::Error(_) | Outcome::Asks(_) | Outcome::Task(_) => Ok(None),
         }

@@ -22,6 +22,7 @@ use futures_util::future::Shared;
 use http::StatusCode;
 use tokio::sync::oneshot;
 
+use crate::backend::Account;
 use crate::backend::BackendError;
 use crate::backend::legacy::pool::Pool;
 use crate::backend::legacy::session::Evidence;
@@ -229,7 +230,8 @@ impl Probe {
     async fn discover(&self) -> Result<Sign, BackendError> {
         let (upstream, limits) = (&self.upstream, &self.upstream.limits);
         let params = Object::new().finish();
-        let request = request::own(upstream, upstream.mint_id(), Method::Discover, &params)?;
+        let request =
+            request::own(upstream, upstream.mint_id(), &Account::Gateway, Method::Discover, &params)?;
         let response = upstream.send(request).await?;
         let evident = is_evidence(response.status());
         let mut reader = match Reader::open(response, limits.upstream_bytes, limits.json_depth) {

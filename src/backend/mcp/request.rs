@@ -1,5 +1,7 @@
 //! Builds what is sent, from nothing: no header of a client's request ever gets here.
 
+use std::collections::BTreeSet;
+
 use bytes::Bytes;
 use http::HeaderMap;
 use http::HeaderName;
@@ -7,6 +9,7 @@ use http::HeaderValue;
 use http::Request;
 use http_body_util::Full;
 
+use crate::backend::Account;
 use crate::backend::BackendCall;
 use crate::backend::BackendError;
 use crate::backend::mcp::upstream::Upstream;
@@ -26,6 +29,7 @@ use crate::protocol::meta::UI;
 use crate::protocol::meta::our_info;
 use crate::protocol::methods::Method;
 use crate::protocol::methods::mirrored_member;
+use crate::protocol::tasks::EXTENSIONS;
 use crate::protocol::version::LATEST;
 
 const VERSION_KEY: &str = "io.modelcontextprotocol/protocolVersion";
@@ -99,10 +103,11 @@ pub(in crate::backend) fn params_of(call: &BackendCall, without: &[&str]) -> Obj
     params
 }
 
-/// A request on our own account, under the id `id`, with these `params`.
+/// A request for a list, or for what goes before it, on this account, under the id `id`, with these `params`.
 pub(super) fn own(
     upstream: &Upstream,
     id: u64,
+    account: &Account,
     method: Method,
     params: &Json,
 ) -> Result<Request<Full<Bytes>>, BackendError> {
@@ -110,7 +115,8 @@ pub(super) fn own(
     for (key, value) in params.members() {
         whole = whole.put(&key, &value);
     }
-    post(upstream, id, method.name(), &whole.put("_meta", &our_meta().finish()).finish())
+    let meta = meta_with(&declared_by(account)).finish();
+    post(upstream, id, method.name(), &whole.put("_meta", &meta).finish())
 }
 
 /// A subscription on our own account, under the id `id`, to what `filter` says.
@@ -164,11 +170,6 @@ fn post(
     Ok(request)
 }
 
-/// `_meta` of what we ask on our own account.
-fn our_meta() -> Object {
-    meta_with(&own_capabilities())
-}
-
 /// What this gateway can do on its own account: it lists tools with their views, for clients that show
 /// them. Some servers have no views for others.
 ///
@@ -177,6 +178,27 @@ pub(in crate::backend) fn own_capabilities() -> Json {
     let types = Array::new().push_str(VIEW_TYPE).finish();
     let ui = Object::new().put("mimeTypes", &types).finish();
     Object::new().put("extensions", &Object::new().put(UI, &ui).finish()).finish()
+}
+
+/// What is declared for who asks for lists.
+pub(in crate::backend) fn declared_by(account: &Account) -> Json {
+    match account {
+        Account::Gateway => own_capabilities(),
+        Account::Caller { extensions, .. } => declared(extensions),
+    }
+}
+
+/// What is declared for a client with these extensions, where nothing else of it is told. Their names are
+/// the client's word; what is said of them, and in which order, is ours: sessions are told apart by this
+/// text, and no client writes it.
+pub(in crate::backend) fn declared(extensions: &BTreeSet<String>) -> Json {
+    let (own, nothing) = (own_capabilities().member(EXTENSIONS), Object::new().finish());
+    let all = extensions.iter().fold(Object::new(), |all, name| {
+        let said = own.as_ref().and_then(|own| own.member(name));
+        all.put(name, said.as_ref().unwrap_or(&nothing))
+    });
+    let all = (!extensions.is_empty()).then(|| all.finish());
+    Object::new().put_some(EXTENSIONS, all.as_ref()).finish()
 }
 
 /// `_meta` of a call: ours, and what the caller put there that we do not understand.

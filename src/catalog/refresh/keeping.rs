@@ -14,11 +14,14 @@ use tokio_util::task::TaskTracker;
 use crate::backend::Listing;
 use crate::backend::Surroundings;
 use crate::cache::Cache;
+use crate::catalog::entry::Remark;
 use crate::catalog::herald::Herald;
+use crate::catalog::part::Part;
 use crate::catalog::refresh::Catalogs;
 use crate::catalog::refresh::Inner;
+use crate::catalog::refresh::LINES;
 use crate::catalog::refresh::State;
-use crate::catalog::snapshot::Part;
+use crate::catalog::refresh::callers::rooms::Rooms;
 use crate::catalog::source::Source;
 use crate::catalog::stored::Shelf;
 use crate::egress::Egress;
@@ -42,6 +45,7 @@ impl Catalogs {
         let shelf = Shelf::open(data_dir, limits.clone());
         let catalogs = Self::with(shelf.clone(), cache, herald, egress, limits, metrics);
         catalogs.0.tasks.spawn(shelf.keep(catalogs.0.stop.clone()));
+        catalogs.0.tasks.spawn(catalogs.0.rooms.clone().tend(catalogs.0.stop.clone()));
         catalogs
     }
 
@@ -63,8 +67,10 @@ impl Catalogs {
             tasks: tasks.clone(),
             stop: stop.clone(),
         };
+        let rooms = Rooms::new(&limits, metrics.clone());
         Self(Arc::new(Inner {
             limits,
+            rooms,
             tenants: RwLock::default(),
             tasks,
             stop,
@@ -105,6 +111,24 @@ impl State {
         if settled.is_none_or(|revision| revision < self.snapshot.load().revision) {
             let parts: Vec<_> = self.sources.iter().filter_map(|source| source.part()).collect();
             self.keep(&parts, &mut settled);
+        }
+    }
+
+    /// Writes what is newly left out, and changed, into the log.
+    pub(super) fn remark(&self, left_out: &[Remark], cleaned: &[Remark]) {
+        let tenant = &self.tenant.name;
+        for remark in left_out.iter().take(LINES) {
+            let (backend, name, reason) = (&remark.backend, &remark.name, &remark.reason);
+            tracing::warn!(%tenant, %backend, kind = remark.list.noun(), name, reason, "left out of the catalog");
+        }
+        for remark in cleaned.iter().take(LINES) {
+            let (backend, name, reason) = (&remark.backend, &remark.name, &remark.reason);
+            tracing::warn!(%tenant, %backend, kind = remark.list.noun(), name, reason, "changed in the catalog");
+        }
+        let untold = |remarks: &[Remark]| remarks.len().saturating_sub(LINES);
+        let (more_left_out, more_changed) = (untold(left_out), untold(cleaned));
+        if more_left_out + more_changed > 0 {
+            tracing::warn!(%tenant, more_left_out, more_changed, "so many more are not told here");
         }
     }
 

@@ -8,6 +8,7 @@ use futures_util::future::BoxFuture;
 use tokio::task::JoinError;
 use tokio::time::Instant;
 
+use crate::backend::Account;
 use crate::backend::BackendError;
 use crate::backend::Listing;
 use crate::backend::watch::Interest;
@@ -19,6 +20,7 @@ use crate::catalog::source;
 use crate::catalog::source::Source;
 use crate::model::name::BackendName;
 use crate::model::name::TenantName;
+use crate::model::tenant::Catalog;
 use crate::protocol::methods::List;
 use crate::telemetry::metrics::Open;
 use crate::telemetry::metrics::Outcome;
@@ -34,6 +36,12 @@ impl Upkeep {
     /// Asks the backend and listens to it until the future is dropped.
     pub(super) async fn run(self) {
         let stored = self.state.record.begin(&self.source.home.config).await;
+        if self.source.home.config.catalog == Catalog::PerCaller {
+            let (following, watching): (BoxFuture<'_, ()>, BoxFuture<'_, ()>) =
+                (Box::pin(self.follow()), Box::pin(self.watch()));
+            tokio::join!(following, watching);
+            return;
+        }
         if let Some(carried) = self.source.carried().or(stored) {
             self.install(carried).await;
             self.source.attempted();
@@ -51,7 +59,7 @@ impl Upkeep {
         let mut stale: Option<Open> = None;
         loop {
             let said = source.notices().begin();
-            let (served, wait) = match source.list(&inner.limits).await {
+            let (served, wait) = match source.list(&Account::Gateway, &inner.limits).await {
                 Ok(answer) => {
                     source.is_back();
                     if let Some(listing) = answer.listing {
@@ -85,6 +93,24 @@ impl Upkeep {
             source.attempted();
             self.tell(said & served).await;
             source.rest(wait).await;
+        }
+    }
+
+    /// Hears what changes of a backend that lists for each caller: what they have of it is out of date then,
+    /// and they are told at once, since each of them has it listed when it next asks.
+    async fn follow(&self) {
+        let source = &self.source;
+        // Nobody waits for it.
+        source.attempted();
+        self.tell(Changed::NOTHING).await;
+        loop {
+            source.rest(source::MOST_TTL).await;
+            let said = source.notices().begin();
+            source.outdate();
+            let (tenant, backend) = self.names();
+            self.inner.cache.purge(tenant, backend, None);
+            source.attempted();
+            self.tell(said).await;
         }
     }
 

@@ -34,7 +34,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::backend::Listing;
 use crate::catalog::owners::Owners;
-use crate::catalog::snapshot::Part;
+use crate::catalog::part::Part;
 use crate::catalog::snapshot::Snapshot;
 use crate::catalog::stored::file::Composed;
 use crate::catalog::stored::file::Content;
@@ -43,6 +43,7 @@ use crate::model::limits::Limits;
 use crate::model::name::BackendName;
 use crate::model::name::TenantName;
 use crate::model::tenant;
+use crate::model::tenant::Catalog;
 use crate::model::tenant::Tenant;
 
 /// The directory of the files, in `data_dir`.
@@ -311,9 +312,9 @@ impl Record {
             if !self.inherited {
                 *self.lock() = Arc::new(owners.among(&self.tenant));
             }
-            // Those of another place are of no use to anybody.
+            // Those of another place are of no use to anybody, and those that all shared, to no single caller.
             let is_from = |one: &tenant::Backend, name: &BackendName, place: &str| {
-                one.name == *name && file::place(one) == *place
+                one.name == *name && one.catalog == Catalog::Shared && file::place(one) == *place
             };
             content
                 .listings

@@ -70,6 +70,7 @@ fn backend(name: &str, prefix: &str, rules: &[(&str, &str)]) -> Arc<tenant::Back
         credential: None,
         refused: Vec::new(),
         validate: tenant::Validate::default(),
+        catalog: tenant::Catalog::default(),
     })
 }
 

@@ -11,10 +11,11 @@ use super::tool;
 use crate::backend::Listed;
 use crate::backend::Listing;
 use crate::catalog::owners::Owners;
-use crate::catalog::snapshot::Part;
+use crate::catalog::part::Part;
 use crate::catalog::snapshot::Snapshot;
 use crate::model::limits::Limits;
 use crate::model::tenant::Backend;
+use crate::model::tenant::Catalog;
 use crate::protocol::methods::List;
 
 fn part(config: &Arc<Backend>, tools: Listed) -> Arc<Part> {
@@ -67,6 +68,10 @@ fn a_name_is_its_owners_until_that_gives_it_up() {
     let without = tenant(vec![one.clone()], 2);
     assert_eq!(owners.among(&without), Owners::default(), "a backend that is gone owns nothing");
     assert_eq!(owners.among(&acme), owners);
+    let each =
+        |config: &Arc<Backend>| Arc::new(Backend { catalog: Catalog::PerCaller, ..Backend::clone(config) });
+    let each = tenant(acme.backends.iter().map(each).collect(), 3);
+    assert_eq!(owners.among(&each), Owners::default(), "what is listed for one caller owns nothing");
 }
 
 #[test]

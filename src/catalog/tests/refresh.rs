@@ -213,7 +213,7 @@ struct Told {
 impl Herald for Told {
     fn changed(&self, tenant: &TenantName, what: Changed) {
         assert_eq!(tenant.as_str(), "acme");
-        let now = self.catalogs.get().and_then(|(catalogs, acme)| catalogs.snapshot(acme).now_or_never());
+        let now = self.catalogs.get().and_then(|(catalogs, acme)| catalogs.shared(acme).now_or_never());
         self.log.lock().unwrap().push((what, now.as_deref().map(seen).unwrap_or_default()));
     }
 }
@@ -239,7 +239,7 @@ async fn told(limits: Limits, acme: &Arc<Tenant>) -> (Arc<Told>, Catalogs) {
     let catalogs = Catalogs::new(egress(), Arc::new(limits), Arc::default(), told.clone());
     let _ = told.catalogs.set((catalogs.clone(), acme.clone()));
     catalogs.retain(std::slice::from_ref(acme));
-    catalogs.snapshot(acme).await;
+    catalogs.shared(acme).await;
     (told, catalogs)
 }
 
@@ -261,12 +261,12 @@ fn names() -> (TenantName, BackendName) {
 async fn the_demo_backend_is_in_the_catalog_at_once() {
     let catalogs = catalogs(limits());
     let acme = tenant(vec![backend("demo", "", &[])], 1);
-    let snapshot = catalogs.snapshot(&acme).await;
+    let snapshot = catalogs.shared(&acme).await;
     assert!(seen(&snapshot).contains(&"echo".to_owned()), "{:?}", seen(&snapshot));
     assert_eq!(snapshot.left_out, []);
     assert_eq!(snapshot.tools.find("region_lookup").unwrap().header_params[0].header, "Mcp-Param-Region");
     assert!(catalogs.backend(&acme.name, &acme.backends[0].name).is_some());
-    assert!(Arc::ptr_eq(&snapshot, &catalogs.snapshot(&acme).await), "nothing changed");
+    assert!(Arc::ptr_eq(&snapshot, &catalogs.shared(&acme).await), "nothing changed");
     catalogs.shutdown().await;
 }
 
@@ -277,13 +277,13 @@ async fn the_first_build_is_shared_and_waits_for_no_hanging_backend() {
     let catalogs = catalogs(Limits { first_catalog_time: Duration::from_millis(500), ..limits() });
     let acme = tenant(vec![one.backend("one", ""), two.backend("two", "")], 1);
     let started = Instant::now();
-    let both = tokio::join!(catalogs.snapshot(&acme), catalogs.snapshot(&acme));
+    let both = tokio::join!(catalogs.shared(&acme), catalogs.shared(&acme));
     assert!((500..5_000).contains(&started.elapsed().as_millis()), "{:?}", started.elapsed());
     assert_eq!((seen(&both.0), seen(&both.1)), (vec!["a".into()], vec!["a".into()]));
     assert_eq!(both.0.instructions.as_deref(), Some("Acme's tools.\n\nBe kind."));
     assert_eq!(one.lists(), 1);
     let started = Instant::now();
-    catalogs.snapshot(&acme).await;
+    catalogs.shared(&acme).await;
     assert!(started.elapsed() < Duration::from_millis(400), "only the first requests wait");
     catalogs.shutdown().await;
 }
@@ -296,7 +296,7 @@ async fn of_many_first_requests_one_records_the_owners_and_nobody_waits_for_it()
     let acme = tenant(vec![upstream.backend("one", "")], 1);
     let (go_on, until) = std::sync::mpsc::channel();
     catalogs.hold_up(&acme, until);
-    let mut asked: FuturesUnordered<_> = (0..20).map(|_| catalogs.snapshot(&acme)).collect();
+    let mut asked: FuturesUnordered<_> = (0..20).map(|_| catalogs.shared(&acme)).collect();
     for n in 0..19 {
         let answered = tokio::time::timeout(Duration::from_secs(10), asked.next()).await;
         assert!(answered.is_ok(), "only {n} of 20 did not wait");
@@ -312,15 +312,15 @@ async fn a_failing_backend_keeps_its_last_list() {
     let upstream = Upstream::start(&["a", "b"]).await;
     let catalogs = catalogs(Limits { refresh_time: Duration::from_millis(20), ..limits() });
     let acme = tenant(vec![upstream.backend("one", "")], 1);
-    let first = catalogs.snapshot(&acme).await;
+    let first = catalogs.shared(&acme).await;
     assert_eq!(seen(&first), ["a", "b"]);
     let lists = upstream.lists();
     upstream.set(|state| state.broken = true);
     eventually(async || upstream.lists() > lists + 2).await;
-    assert!(Arc::ptr_eq(&first, &catalogs.snapshot(&acme).await));
+    assert!(Arc::ptr_eq(&first, &catalogs.shared(&acme).await));
     upstream.set(|state| (state.broken, state.tools) = (false, vec!["c"]));
-    eventually(async || seen(&*catalogs.snapshot(&acme).await) == ["c"]).await;
-    assert!(catalogs.snapshot(&acme).await.revision > first.revision);
+    eventually(async || seen(&*catalogs.shared(&acme).await) == ["c"]).await;
+    assert!(catalogs.shared(&acme).await.revision > first.revision);
     catalogs.shutdown().await;
     let lists = upstream.lists();
     tokio::time::sleep(Duration::from_millis(100)).await;
@@ -332,20 +332,20 @@ async fn a_list_that_fails_keeps_its_last_entries_beside_fresh_ones() {
     let upstream = Upstream::start(&["a"]).await;
     let catalogs = catalogs(Limits { refresh_time: Duration::from_millis(20), ..limits() });
     let acme = tenant(vec![upstream.backend("one", "")], 1);
-    let first = catalogs.snapshot(&acme).await;
+    let first = catalogs.shared(&acme).await;
     assert_eq!((seen(&first), first.prompts.len(), first.complete), (vec!["a".into()], 0, true));
     upstream.set(|state| (state.half, state.tools, state.prompts) = (true, vec!["b"], vec!["p"]));
-    eventually(async || catalogs.snapshot(&acme).await.prompts.find("p").is_some()).await;
-    let half = catalogs.snapshot(&acme).await;
+    eventually(async || catalogs.shared(&acme).await.prompts.find("p").is_some()).await;
+    let half = catalogs.shared(&acme).await;
     assert_eq!((seen(&half), half.complete), (vec!["a".into()], true));
     upstream.set(|state| state.half = false);
-    eventually(async || seen(&*catalogs.snapshot(&acme).await) == ["b"]).await;
+    eventually(async || seen(&*catalogs.shared(&acme).await) == ["b"]).await;
     catalogs.shutdown().await;
     // Where it never came, everything else is there, and is not for long.
     let upstream = Upstream::start(&["a"]).await;
     upstream.set(|state| (state.half, state.prompts) = (true, vec!["p"]));
     let catalogs = super::refresh::catalogs(limits());
-    let snapshot = catalogs.snapshot(&tenant(vec![upstream.backend("one", "")], 1)).await;
+    let snapshot = catalogs.shared(&tenant(vec![upstream.backend("one", "")], 1)).await;
     assert_eq!((seen(&snapshot).len(), snapshot.prompts.len(), snapshot.complete), (0, 1, false));
     catalogs.shutdown().await;
 }
@@ -354,19 +354,19 @@ async fn a_list_that_fails_keeps_its_last_entries_beside_fresh_ones() {
 async fn a_new_configuration_takes_over_the_last_list() {
     let upstream = Upstream::start(&["a"]).await;
     let catalogs = catalogs(limits());
-    catalogs.snapshot(&tenant(vec![upstream.backend("one", "")], 1)).await;
+    catalogs.shared(&tenant(vec![upstream.backend("one", "")], 1)).await;
     upstream.set(|state| state.silent = true);
     let started = Instant::now();
     let newer = tenant(vec![upstream.backend("one", "x_")], 2);
-    assert_eq!(seen(&*catalogs.snapshot(&newer).await), ["x_a"]);
+    assert_eq!(seen(&*catalogs.shared(&newer).await), ["x_a"]);
     assert!(started.elapsed() < Duration::from_secs(4));
     // Another place has another list.
     let elsewhere = Upstream::start(&["b"]).await;
     let newest = tenant(vec![elsewhere.backend("one", "")], 3);
-    assert_eq!(seen(&*catalogs.snapshot(&newest).await), ["b"]);
+    assert_eq!(seen(&*catalogs.shared(&newest).await), ["b"]);
     // A request that was on its way when the configuration changed does not bring it back.
     catalogs.retain(std::slice::from_ref(&newest));
-    assert_eq!(seen(&*catalogs.snapshot(&newer).await), ["b"]);
+    assert_eq!(seen(&*catalogs.shared(&newer).await), ["b"]);
     catalogs.retain(&[]);
     assert!(catalogs.backend(&newest.name, &newest.backends[0].name).is_none());
     catalogs.shutdown().await;
@@ -380,18 +380,18 @@ async fn what_is_gone_is_not_asked_any_more() {
     let first = tenant(vec![old.backend("one", "")], 1);
     let second = tenant(vec![new.backend("one", "")], 2);
     catalogs.retain(std::slice::from_ref(&first));
-    assert_eq!(seen(&*catalogs.snapshot(&first).await), ["a"]);
+    assert_eq!(seen(&*catalogs.shared(&first).await), ["a"]);
     // Replaced: nobody refreshes it, and its successor begins at once.
     catalogs.retain(std::slice::from_ref(&second));
     eventually(async || new.lists() > 0).await;
     tokio::time::sleep(Duration::from_millis(100)).await;
     let lists = old.lists();
-    assert_eq!(seen(&*catalogs.snapshot(&second).await), ["b"]);
-    assert_eq!(seen(&*catalogs.snapshot(&first).await), ["b"]);
+    assert_eq!(seen(&*catalogs.shared(&second).await), ["b"]);
+    assert_eq!(seen(&*catalogs.shared(&first).await), ["b"]);
     // Removed: who still holds it finds nothing, and makes nothing.
     catalogs.retain(&[]);
-    assert!(seen(&*catalogs.snapshot(&second).await).is_empty());
-    assert!(seen(&*catalogs.snapshot(&first).await).is_empty());
+    assert!(seen(&*catalogs.shared(&second).await).is_empty());
+    assert!(seen(&*catalogs.shared(&first).await).is_empty());
     assert!(catalogs.backend(&tenant_name, &backend_name).is_none());
     tokio::time::sleep(Duration::from_millis(100)).await;
     let newer = new.lists();
@@ -399,9 +399,9 @@ async fn what_is_gone_is_not_asked_any_more() {
     assert_eq!((old.lists(), new.lists()), (lists, newer));
     // A request may be faster than the news of its tenant.
     let third = tenant(vec![new.backend("one", "")], 3);
-    assert_eq!(seen(&*catalogs.snapshot(&third).await), ["b"]);
+    assert_eq!(seen(&*catalogs.shared(&third).await), ["b"]);
     catalogs.retain(std::slice::from_ref(&third));
-    assert_eq!(seen(&*catalogs.snapshot(&third).await), ["b"]);
+    assert_eq!(seen(&*catalogs.shared(&third).await), ["b"]);
     catalogs.shutdown().await;
 }
 
@@ -412,11 +412,11 @@ async fn a_nudge_refreshes_early_but_not_twice_in_a_moment() {
     let acme = tenant(vec![upstream.backend("one", "")], 1);
     let (tenant, backend) = names();
     assert!(!catalogs.refreshed(&tenant, &backend).await, "nobody asked for it yet");
-    catalogs.snapshot(&acme).await;
+    catalogs.shared(&acme).await;
     upstream.set(|state| state.tools = vec!["b"]);
     let both = tokio::join!(catalogs.refreshed(&tenant, &backend), catalogs.refreshed(&tenant, &backend));
     assert_eq!(both, (true, true), "they share one, also right after one of the schedule");
-    assert_eq!(seen(&*catalogs.snapshot(&acme).await), ["b"]);
+    assert_eq!(seen(&*catalogs.shared(&acme).await), ["b"]);
     assert!(!catalogs.refreshed(&tenant, &backend).await, "it was asked for a moment ago");
     catalogs.nudge(&tenant, &backend);
     tokio::time::sleep(Duration::from_millis(200)).await;
@@ -473,7 +473,7 @@ async fn a_thousand_notifications_are_a_few_refreshes_and_the_last_one_comes_aft
     }
     let last = Instant::now();
     eventually(async || upstream.state.lock().unwrap().asked.last().is_some_and(|at| *at > last)).await;
-    eventually(async || seen(&*catalogs.snapshot(&acme).await) == ["c", "d"]).await;
+    eventually(async || seen(&*catalogs.shared(&acme).await) == ["c", "d"]).await;
     tokio::time::sleep(Duration::from_millis(700)).await;
     assert!(upstream.lists() - before <= 5, "{}", upstream.lists() - before);
     let log = told.take();
@@ -523,7 +523,7 @@ async fn what_differs_is_told_though_nobody_said_it() {
     two.set(|state| state.silent = true);
     let acme = tenant(vec![one.backend("one", ""), two.backend("two", "")], 1);
     let (told, catalogs) = told(limits, &acme).await;
-    assert_eq!(seen(&*catalogs.snapshot(&acme).await), ["a"]);
+    assert_eq!(seen(&*catalogs.shared(&acme).await), ["a"]);
     assert_eq!(told.take(), []);
     // Who had the short list is told of the whole one.
     two.set(|state| state.silent = false);
@@ -559,10 +559,10 @@ async fn a_backend_that_stays_away_leaves_the_catalog_and_comes_back() {
     let away = Instant::now();
     two.set(|state| state.broken = true);
     eventually(async || stale()).await;
-    assert_eq!(seen(&*catalogs.snapshot(&acme).await), ["a", "b"]);
+    assert_eq!(seen(&*catalogs.shared(&acme).await), ["a", "b"]);
     assert_eq!(told.next().await, [(TOOLS, vec!["a".into()])]);
     assert!(away.elapsed() >= grace);
-    let snapshot = catalogs.snapshot(&acme).await;
+    let snapshot = catalogs.shared(&acme).await;
     assert!(snapshot.complete, "what is known to be away is no reason to ask again every second");
     two.set(|state| state.broken = false);
     assert_eq!(told.next().await, [(TOOLS, vec!["a".into(), "b".into()])]);

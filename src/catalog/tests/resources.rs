@@ -13,11 +13,12 @@ use crate::backend::Listing;
 use crate::catalog::admission::Admission;
 use crate::catalog::admission::admit;
 use crate::catalog::owners::Owners;
-use crate::catalog::snapshot::Part;
+use crate::catalog::part::Part;
 use crate::catalog::snapshot::Snapshot;
 use crate::catalog::ui::Host;
 use crate::model::limits::Limits;
 use crate::model::tenant::Backend;
+use crate::model::tenant::Catalog;
 use crate::protocol::json::Json;
 use crate::protocol::methods::List;
 
@@ -326,6 +327,37 @@ fn a_uri_leads_to_one_backend_or_nowhere() {
         [("doc://2", "wiki doc://2!"), ("crm+x://2", "crm x://2!"), ("file:///a/../b", ""), ("relative", "")]
     {
         assert_eq!(leads(&snapshot, uri), expected, "{uri}");
+    }
+}
+
+// What all share goes before what is one caller's own, step by step.
+#[test]
+fn a_uri_leads_to_what_all_share_first() {
+    let (wiki, docs, mine) = (backend("wiki", "", &[]), backend("docs", "d_", &[]), backend("mine", "", &[]));
+    let each = Arc::new(Backend { catalog: Catalog::PerCaller, ..Backend::clone(&mine) });
+    let acme = tenant(vec![each.clone(), wiki.clone(), docs.clone()], 1);
+    let own =
+        [part(&each, &resources(&["page://1", "page://2", "docs+x://1"], &["page://{a}/{b}", "own:{a}"]))];
+    for (shared, uri, expected) in [
+        (&["wiki"][..], "page://1", "wiki page://1"),
+        (&["wiki"], "page://2", "mine page://2"),
+        (&["wiki"], "page://7", "wiki page://7!"),
+        (&["wiki"], "page://7/raw", "wiki page://7/raw!"),
+        (&["wiki"], "own:7", "mine own:7!"),
+        (&["wiki"], "any:7", "wiki any:7!"),
+        (&["wiki"], "docs+x://1", ""),
+        (&["docs"], "page://1", "mine page://1"),
+        (&["docs"], "any:7", "mine any:7!"),
+        (&["docs"], "docs+x://1", "docs x://1!"),
+    ] {
+        let parts: Vec<_> = [(&wiki, "wiki"), (&docs, "docs")]
+            .into_iter()
+            .filter(|(_, name)| shared.contains(name))
+            .map(|(config, _)| part(config, &resources(&["page://1"], &["page://{+rest}"])))
+            .collect();
+        let snapshot = Snapshot::compose(1, &acme, &parts, &Owners::default(), &limits());
+        let seen = snapshot.with(&acme, &own, true, &limits());
+        assert_eq!(leads(&seen, uri), expected, "{shared:?} {uri}");
     }
 }
 

@@ -18,7 +18,7 @@ use crate::backend::Listing;
 use crate::catalog::cursor::open_cursor;
 use crate::catalog::cursor::seal_cursor;
 use crate::catalog::owners::Owners;
-use crate::catalog::snapshot::Part;
+use crate::catalog::part::Part;
 use crate::catalog::snapshot::Snapshot;
 use crate::catalog::ui::Host;
 use crate::catalog::view::Page;

@@ -29,6 +29,9 @@ pub struct Handshake {
     pub accepted: u16,
     /// The status that a GET is answered with; 200 is a stream, 0 is no answer.
     pub listen: u16,
+    /// Whether each session has one tool, prompt, resource and template alone, named after it, and nothing
+    /// else: `of_s1`, `of://s1/` …
+    pub personal: bool,
 }
 
 /// The ids of sessions.
@@ -51,6 +54,7 @@ impl Default for Handshake {
             delete: 200,
             accepted: 202,
             listen: 405,
+            personal: false,
         }
     }
 }
@@ -138,6 +142,42 @@ impl Sessions {
             true => Admitted::Goes(String::new()),
             false => Admitted::Ends(mode.accepted, String::new()),
         }
+    }
+
+    /// Whether sessions have things of their own.
+    pub(super) fn are_personal(&self) -> bool {
+        self.mode.as_ref().is_some_and(|mode| mode.personal)
+    }
+
+    /// What a session says to this request where sessions have things of their own: a result, or nothing
+    /// where it has no such thing. `None` where that is not so.
+    pub(super) fn personal(&self, request: &Received) -> Option<Option<String>> {
+        if !self.are_personal() {
+            return None;
+        }
+        let id = request.header("mcp-session-id").first().map(|id| (*id).to_owned())?;
+        let name = request.string(&["params", "name"]);
+        let named = name.or_else(|| request.string(&["params", "ref", "name"]));
+        let has = named.as_deref().is_none_or(|name| name == format!("of_{id}"));
+        let uri = request.string(&["params", "uri"]).or_else(|| request.string(&["params", "ref", "uri"]));
+        let has = has && uri.as_deref().is_none_or(|uri| uri.starts_with(&format!("of://{id}/")));
+        Some(match request.string(&["method"]).as_deref()? {
+            "tools/list" => {
+                Some(format!(r#"{{"tools":[{{"name":"of_{id}","inputSchema":{{"type":"object"}}}}]}}"#))
+            }
+            "prompts/list" => {
+                Some(format!(r#"{{"prompts":[{{"name":"of_{id}","arguments":[{{"name":"a"}}]}}]}}"#))
+            }
+            "resources/list" => Some(format!(r#"{{"resources":[{{"uri":"of://{id}/one","name":"one"}}]}}"#)),
+            "resources/templates/list" => Some(format!(
+                r#"{{"resourceTemplates":[{{"uriTemplate":"of://{id}/any/{{n}}","name":"any"}}]}}"#
+            )),
+            "tools/call" | "prompts/get" | "resources/read" | "completion/complete" => match has {
+                true => return None,
+                false => None,
+            },
+            _ => return None,
+        })
     }
 
     fn open(&mut self, request: &Received) -> String {

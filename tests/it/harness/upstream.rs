@@ -510,11 +510,16 @@ impl Answer {
             Some(Behaviour::Mirrored(header)) if request.header(header).is_empty() => {
                 Behaviour::Error(400, format!(r#"{{"code":-32020,"message":"{header} is missing"}}"#))
             }
-            None if state.lacks(&method) => {
+            None if state.lacks(&method) && !state.sessions.are_personal() => {
                 let status = if modern { 404 } else { 200 };
                 Behaviour::Error(status, r#"{"code":-32601,"message":"Method not found"}"#.to_owned())
             }
             behaviour => behaviour.unwrap_or(Behaviour::Echo),
+        };
+        let behaviour = match state.sessions.personal(request) {
+            Some(Some(result)) if matches!(behaviour, Behaviour::Echo) => Behaviour::Result(result),
+            Some(None) => Behaviour::Error(200, r#"{"code":-32602,"message":"not yours"}"#.to_owned()),
+            Some(Some(_)) | None => behaviour,
         };
         let behaviour = state.always.clone().unwrap_or(behaviour);
         let (behaviour, extra) = match admitted {

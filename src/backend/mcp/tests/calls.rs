@@ -19,6 +19,7 @@ use super::json;
 use super::run;
 use super::upstream::Behaviour;
 use super::upstream::Upstream;
+use crate::backend::Account;
 use crate::backend::BackendCall;
 use crate::backend::BackendError;
 use crate::backend::clock::Clock;
@@ -40,7 +41,7 @@ async fn a_closed_port_is_unreachable_and_nothing_was_sent() {
     assert!(matches!(error, BackendError::Unreachable(_)), "{error:?}");
     assert!(!error.sent());
     assert_eq!(error.to_string(), "the backend cannot be reached");
-    assert!(matches!(backend.list().await, Err(BackendError::Unreachable(_))));
+    assert!(matches!(backend.list(&Account::Gateway).await, Err(BackendError::Unreachable(_))));
 }
 
 #[tokio::test]
@@ -105,7 +106,7 @@ async fn a_credential_that_cannot_be_read_sends_nothing() {
         }
         let error = run(&backend, call("echo")).await.1.unwrap_err();
         assert!(matches!(error, BackendError::CredentialMissing), "{error:?}");
-        assert!(matches!(backend.list().await, Err(BackendError::CredentialMissing)));
+        assert!(matches!(backend.list(&Account::Gateway).await, Err(BackendError::CredentialMissing)));
     }
     assert!(upstream.requests().is_empty());
     value.set(SecretString::from("k"));

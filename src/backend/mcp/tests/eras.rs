@@ -17,6 +17,7 @@ use super::upstream::Behaviour;
 use super::upstream::Upstream;
 use super::upstream::sessions::Handshake;
 use super::upstream::sessions::Ids;
+use crate::backend::Account;
 use crate::backend::Backend;
 use crate::backend::BackendCall;
 use crate::backend::BackendError;
@@ -291,7 +292,7 @@ async fn a_call_that_may_have_been_done_is_not_sent_again() {
         assert_eq!(upstream.count("tools/call"), 2);
         // A list goes on at once.
         upstream.handshake(Handshake::default());
-        assert_eq!(backend.list().await.unwrap().tools.entries().len(), 1);
+        assert_eq!(backend.list(&Account::Gateway).await.unwrap().tools.entries().len(), 1);
         assert_eq!(known(&backend), Some(Era::Handshake));
     }
 }
@@ -372,7 +373,7 @@ async fn a_modern_server_that_only_says_so_stays_one() {
         let (_, end) = run(&backend, call("echo")).await;
         assert!(matches!(end, Ok(Outcome::Error(_))), "{behaviour:?}: {end:?}");
         // Of one that is in doubt that is found out at the next use.
-        backend.list().await.unwrap();
+        backend.list(&Account::Gateway).await.unwrap();
         assert_eq!(known(&backend), Some(Era::Modern), "{behaviour:?}");
         // Each list asks what the server says of itself, too.
         asked += 1 + probes;
@@ -392,7 +393,7 @@ async fn a_dead_server_sees_one_probe_a_step_however_many_wait() {
         for _ in 0..3 {
             let calls = join_all((0..40).map(|_| run(&backend, call("echo")))).await;
             assert!(calls.iter().all(|(_, end)| end.as_ref().is_err_and(|error| !error.sent())));
-            assert!(backend.list().await.is_err());
+            assert!(backend.list(&Account::Gateway).await.is_err());
         }
         assert_eq!((upstream.connections(), upstream.requests().len()), (1, 1));
         upstream.always(None);
@@ -410,7 +411,7 @@ async fn a_server_that_refuses_one_session_keeps_the_others() {
     let upstream = Upstream::start().await;
     upstream.handshake(Handshake::default());
     let backend = auto(&upstream.url(), quick());
-    backend.list().await.unwrap();
+    backend.list(&Account::Gateway).await.unwrap();
     result(&backend, call("echo")).await;
     upstream.behave("initialize", error(200, -32603, ""));
     let bob = Caller { subject: "bob".into(), ..alice() };
@@ -425,7 +426,7 @@ async fn a_server_that_refuses_one_session_keeps_the_others() {
     upstream.forget_sessions();
     while known(&backend).is_some() {
         assert!(run(&backend, call("echo")).await.1.is_err());
-        assert!(backend.list().await.is_err());
+        assert!(backend.list(&Account::Gateway).await.is_err());
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }

@@ -7,6 +7,7 @@ use super::backend_of;
 use super::config;
 use super::upstream::Behaviour;
 use super::upstream::Upstream;
+use crate::backend::Account;
 use crate::backend::BackendError;
 use crate::backend::Listed;
 use crate::backend::clock::Clock;
@@ -19,7 +20,7 @@ async fn all_pages_are_listed_and_tools_stay_as_they_came() {
     let upstream = Upstream::start().await;
     let odd = r#"{ "name":"odd", "inputSchema":{"type":"object","maximum":1e400}, "new":null }"#;
     upstream.tool("odd", odd).tool("third", r#"{"name":"third"}"#).page_size(1).instructions("Be kind.");
-    let listing = backend(&upstream.url()).list().await.unwrap();
+    let listing = backend(&upstream.url()).list(&Account::Gateway).await.unwrap();
     let tools: Vec<_> = listing.tools.entries().iter().map(Json::text).collect();
     assert_eq!(tools.len(), 3);
     assert_eq!(tools[1..], [odd, r#"{"name":"third"}"#]);
@@ -47,15 +48,15 @@ async fn lists_without_end_are_cut_and_say_so() {
         (Behaviour::SameCursor, small, 1, "a page of it has nothing new, but names a next one"),
     ] {
         upstream.behave("tools/list", behaviour);
-        let listing = backend_of(config(&upstream.url()), limits).list().await.unwrap();
+        let listing = backend_of(config(&upstream.url()), limits).list(&Account::Gateway).await.unwrap();
         assert_eq!((listing.tools.entries().len(), listing.tools.truncated()), (tools, Some(why)));
     }
     upstream.behave("tools/list", Behaviour::EndlessPages);
     let short = Limits { upstream_bytes: 300, ..tiny.clone() };
-    let listing = backend_of(config(&upstream.url()), short).list().await.unwrap();
+    let listing = backend_of(config(&upstream.url()), short).list(&Account::Gateway).await.unwrap();
     assert_eq!(listing.tools.truncated(), Some("it is larger than is taken from one backend"));
     assert!((2..7).contains(&listing.tools.entries().len()), "{}", listing.tools.entries().len());
-    let error = backend_of(config(&upstream.url()), tiny).list().await.unwrap_err();
+    let error = backend_of(config(&upstream.url()), tiny).list(&Account::Gateway).await.unwrap_err();
     assert!(matches!(error, BackendError::Invalid(_)), "a page may not be larger than an answer");
 }
 
@@ -75,27 +76,30 @@ async fn bad_lists_are_errors_and_bad_discovery_is_not() {
     ] {
         let shown = format!("{behaviour:?}");
         upstream.behave("tools/list", behaviour);
-        let error = backend(&upstream.url()).list().await.expect_err(&shown);
+        let error = backend(&upstream.url()).list(&Account::Gateway).await.expect_err(&shown);
         assert!(format!("{error:?}").contains(expected), "{shown}: {error:?}");
     }
     for (ttl, expected) in [("-1", Some(0)), ("1e18", Some(3_600_000)), ("1.5", Some(1)), ("\"1\"", None)] {
         upstream.behave("tools/list", result(&format!(r#"{{"tools":[],"nextCursor":null,"ttlMs":{ttl}}}"#)));
-        assert_eq!(backend(&upstream.url()).list().await.unwrap().ttl_ms, expected, "{ttl}");
+        assert_eq!(backend(&upstream.url()).list(&Account::Gateway).await.unwrap().ttl_ms, expected, "{ttl}");
     }
     upstream.behave("tools/list", error(-32601));
     assert!(
-        backend(&upstream.url()).list().await.unwrap().tools.entries().is_empty(),
+        backend(&upstream.url()).list(&Account::Gateway).await.unwrap().tools.entries().is_empty(),
         "no tools is no fault"
     );
 
     upstream.behave("tools/list", Behaviour::Echo);
     for behaviour in [error(-32601), Behaviour::Reset, Behaviour::HalfJson, result(r#"{"instructions":7}"#)] {
         upstream.behave("server/discover", behaviour);
-        let listing = backend(&upstream.url()).list().await.unwrap();
+        let listing = backend(&upstream.url()).list(&Account::Gateway).await.unwrap();
         assert_eq!((listing.tools.entries().len(), listing.instructions), (1, None));
     }
     upstream.behave("server/discover", Behaviour::Error(403, "{}".into()));
-    assert!(matches!(backend(&upstream.url()).list().await, Err(BackendError::Unauthorized)));
+    assert!(matches!(
+        backend(&upstream.url()).list(&Account::Gateway).await,
+        Err(BackendError::Unauthorized)
+    ));
 }
 
 #[tokio::test]
@@ -104,10 +108,10 @@ async fn a_list_that_hangs_ends_with_its_time() {
     upstream.behave("tools/list", Behaviour::Hang).behave("server/discover", Behaviour::Hang);
     let limits = Limits { list_time: Duration::from_millis(200), ..Limits::default() };
     let backend = backend_of(config(&upstream.url()), limits);
-    let error = backend.list().await.unwrap_err();
+    let error = backend.list(&Account::Gateway).await.unwrap_err();
     assert!(matches!(error, BackendError::TimedOut { clock: Clock::Total, sent: true }), "{error:?}");
     upstream.behave("tools/list", Behaviour::Echo);
-    let listing = backend.list().await.unwrap();
+    let listing = backend.list(&Account::Gateway).await.unwrap();
     assert_eq!((listing.tools.entries().len(), listing.instructions), (1, None), "discovery may hang");
 }
 
@@ -129,7 +133,7 @@ async fn full() -> Upstream {
 async fn every_list_is_listed_page_by_page() {
     let upstream = full().await;
     upstream.page_size(1);
-    let listing = backend(&upstream.url()).list().await.unwrap();
+    let listing = backend(&upstream.url()).list(&Account::Gateway).await.unwrap();
     assert_eq!(names(&listing.tools, "name"), ["echo"]);
     assert_eq!(names(&listing.prompts, "name"), ["greet"]);
     assert_eq!(names(&listing.resources, "uri"), ["x://1", "x://2"]);
@@ -151,7 +155,8 @@ async fn every_list_is_listed_page_by_page() {
             upstream.resource(&format!("r{n}"), &format!(r#"{{"uri":"x:{n}"}}"#));
             upstream.template(&format!("u{n}"), &format!(r#"{{"uriTemplate":"x:{n}{{a}}"}}"#));
         }
-        let listing = backend_of(config(&upstream.url()), limits.clone()).list().await.unwrap();
+        let listing =
+            backend_of(config(&upstream.url()), limits.clone()).list(&Account::Gateway).await.unwrap();
         let listed = listing.of(list);
         assert_eq!(listed.entries().len(), most, "{list:?}");
         assert_eq!(listed.truncated(), Some("it has more entries than are taken from one backend"));
@@ -167,7 +172,7 @@ async fn what_is_not_advertised_is_not_asked_for() {
         requests.iter().filter(|request| request.header("mcp-method") == [method]).count()
     };
     upstream.capabilities(r#"{"prompts":{},"resources":false}"#);
-    let listing = backend(&upstream.url()).list().await.unwrap();
+    let listing = backend(&upstream.url()).list(&Account::Gateway).await.unwrap();
     assert_eq!(names(&listing.prompts, "name"), ["greet"]);
     assert_eq!([&listing.tools, &listing.resources, &listing.templates], [&Listed::Absent; 3]);
     assert_eq!((asked("tools/list"), asked("resources/list"), asked("resources/templates/list")), (0, 0, 0));
@@ -175,7 +180,7 @@ async fn what_is_not_advertised_is_not_asked_for() {
     // Who does not tell is asked for everything, and has what it does not refuse.
     let none = || Behaviour::Error(404, r#"{"code":-32601,"message":"m"}"#.to_owned());
     upstream.behave("server/discover", none()).behave("resources/templates/list", none());
-    let listing = backend(&upstream.url()).list().await.unwrap();
+    let listing = backend(&upstream.url()).list(&Account::Gateway).await.unwrap();
     assert_eq!(names(&listing.tools, "name"), ["echo"]);
     assert_eq!(names(&listing.resources, "uri"), ["x://1", "x://2"]);
     assert_eq!(listing.templates, Listed::Absent);
@@ -195,7 +200,7 @@ async fn one_list_that_fails_takes_no_other_away() {
             let upstream = full().await;
             upstream.behave(list.method().name(), behaviour.clone());
             let limits = Limits { list_time: Duration::from_millis(500), ..Limits::default() };
-            let listing = backend_of(config(&upstream.url()), limits).list().await.unwrap();
+            let listing = backend_of(config(&upstream.url()), limits).list(&Account::Gateway).await.unwrap();
             let failed: Vec<_> = listing.failed.iter().map(|(list, _)| *list).collect();
             assert_eq!(failed, [list], "{behaviour:?}");
             for other in List::ALL {
@@ -208,5 +213,5 @@ async fn one_list_that_fails_takes_no_other_away() {
     List::ALL.iter().for_each(|list| {
         upstream.behave(list.method().name(), Behaviour::Reset);
     });
-    assert!(backend(&upstream.url()).list().await.is_err(), "nothing at all is a failure");
+    assert!(backend(&upstream.url()).list(&Account::Gateway).await.is_err(), "nothing at all is a failure");
 }

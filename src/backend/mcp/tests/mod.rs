@@ -67,6 +67,7 @@ fn config_of(url: &str, era: BackendEra) -> tenant::Backend {
         credential: None,
         refused: Vec::new(),
         validate: tenant::Validate::default(),
+        catalog: tenant::Catalog::default(),
     }
 }
 

@@ -27,6 +27,7 @@ use super::upstream::Upstream;
 use super::upstream::sessions::Handshake;
 use super::upstream::sessions::Ids;
 use super::upstream::sessions::Session;
+use crate::backend::Account;
 use crate::backend::Backend;
 use crate::backend::BackendCall;
 use crate::backend::BackendError;
@@ -161,7 +162,7 @@ async fn results_are_completed_and_an_empty_meta_is_not_sent() {
         upstream.sessions()[0].calls[0]["params"],
         json!({"name": "echo", "arguments": {"text": "hi"}})
     );
-    let listing = backend.list().await.unwrap();
+    let listing = backend.list(&Account::Gateway).await.unwrap();
     assert_eq!((listing.tools.entries().len(), listing.ttl_ms), (1, None));
     assert_eq!(listing.instructions.as_deref(), Some("Be kind."));
     assert_eq!(calls(&upstream, 2), ["tools/list"], "the gateway's own session");
@@ -353,7 +354,7 @@ async fn what_answers_a_call_is_its_answer_and_nothing_is_done_twice() {
         let upstream = server(Handshake::default()).await;
         let backend = backend(&upstream);
         upstream.behave("tools/list", Behaviour::Once(Box::new(behaviour)));
-        assert_eq!(backend.list().await.unwrap().tools.entries().len(), 1);
+        assert_eq!(backend.list(&Account::Gateway).await.unwrap().tools.entries().len(), 1);
         assert_eq!(upstream.count("initialize"), 2);
     }
 }
@@ -676,13 +677,13 @@ async fn all_backends_together_have_so_many_sessions() {
     // A tenant has a quarter of them.
     let around = super::around(Limits { all_upstream_sessions: 12, ..limits() });
     let [first, second] = [&one, &other].map(|upstream| super::backend_in(config(upstream), around.clone()));
-    first.list().await.unwrap();
+    first.list(&Account::Gateway).await.unwrap();
     for subject in ["a", "b"] {
         result(&first, call_of(subject)).await;
     }
     result(&second, call_of("a")).await;
     // The gateway's own do not count, and its lists go on when there is no seat.
-    second.list().await.unwrap();
+    second.list(&Account::Gateway).await.unwrap();
     result(&first, call_of("c")).await;
     eventually(|| ended(&one) == 1).await;
     assert!(one.sessions()[1].ended, "a was not used for longest");

@@ -17,6 +17,7 @@ use super::result;
 use super::upstream::Behaviour;
 use super::upstream::Upstream;
 use super::upstream::sessions::Handshake;
+use crate::backend::Account;
 use crate::backend::Backend;
 use crate::backend::BackendError;
 use crate::backend::watch::Change;
@@ -371,7 +372,7 @@ async fn a_watch_ends_with_its_session_and_the_next_one_subscribes_anew() {
     assert_eq!(upstream.sessions().len(), 2);
     // Found out by a request, with the stream still open.
     upstream.forget_sessions();
-    backend.list().await.unwrap();
+    backend.list(&Account::Gateway).await.unwrap();
     assert_eq!(next(&mut watching).await, None);
     let mut watching = backend.watch(wants(&["x://1"])).await.unwrap();
     say(&upstream, &notification("resources/updated", json!({"uri": "x://1"}))).await;
