@@ -9,6 +9,7 @@ use http_body_util::Full;
 
 use crate::backend::BackendCall;
 use crate::backend::BackendError;
+use crate::backend::legacy::ticket;
 use crate::backend::mcp::upstream::Upstream;
 use crate::backend::watch::Interest;
 use crate::protocol::call::INPUT_RESPONSES;
@@ -45,8 +46,11 @@ pub(super) fn call(
     call: &BackendCall,
 ) -> Result<Request<Full<Bytes>>, BackendError> {
     let named = mirrored_member(call.method.name());
-    let mut params = params_of(call, &[]).put_some(INPUT_RESPONSES, call.responses.as_ref());
-    if let Some(state) = &call.state {
+    // What was asked in a session before the server changed is nothing to it any more.
+    let is_ours = call.state.as_deref().is_some_and(ticket::is_ours);
+    let mut params =
+        params_of(call, &[]).put_some(INPUT_RESPONSES, call.responses.as_ref().filter(|_| !is_ours));
+    if let Some(state) = call.state.as_ref().filter(|_| !is_ours) {
         params = params.put_str(REQUEST_STATE, state);
     }
     let params = params.put("_meta", &meta_of(id, call)).finish();
