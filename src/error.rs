@@ -130,6 +130,7 @@ fn backend(error: &BackendError) -> &'static str {
         BackendError::NotOpened(_) => "backend_not_opened",
         BackendError::Invalid(_) | BackendError::Stale => "backend_invalid",
         BackendError::Busy => "backend_busy",
+        BackendError::Interrupted(_) => "backend_interrupted",
     }
 }
 

@@ -63,4 +63,12 @@ impl Clocks {
         };
         tokio::time::timeout_at(end, work).await.map_err(|_| clock)
     }
+
+    /// The same by the total clock alone: what is waited for is no answer.
+    ///
+    /// # Cancel safety
+    /// As `work`, which is dropped when the clock runs out.
+    pub(super) async fn race_total<T>(&self, work: impl Future<Output = T>) -> Result<T, Clock> {
+        tokio::time::timeout_at(self.total_end, work).await.map_err(|_| Clock::Total)
+    }
 }

@@ -12,6 +12,7 @@ pub mod demo;
 mod legacy;
 pub mod mcp;
 mod meter;
+pub mod waiting;
 pub mod watch;
 
 use std::collections::BTreeSet;
@@ -27,6 +28,9 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::backend::clock::Clock;
+use crate::backend::waiting::Interruption;
+use crate::backend::waiting::Seats;
+use crate::backend::waiting::Unanswered;
 use crate::backend::watch::Interest;
 use crate::backend::watch::Watching;
 use crate::egress::Egress;
@@ -35,9 +39,9 @@ use crate::exchange::Frames;
 use crate::model::caller::Caller;
 use crate::model::limits::Limits;
 use crate::model::name::TenantName;
-use crate::model::tally::Tally;
 use crate::model::tenant;
 use crate::model::tenant::BackendKind;
+use crate::protocol::able::Able;
 use crate::protocol::json::Json;
 use crate::protocol::meta::Meta;
 use crate::protocol::methods::List;
@@ -53,8 +57,8 @@ pub struct Surroundings {
     pub limits: Arc<Limits>,
     /// What is counted.
     pub metrics: Arc<Metrics>,
-    /// The sessions of callers with all of them together, each tenant's.
-    pub seats: Arc<Tally<TenantName>>,
+    /// What callers have of all of them together.
+    pub seats: Arc<Seats>,
     /// What goes on when nobody waits for it: beginning sessions, telling that they have ended.
     pub tasks: TaskTracker,
     /// Cancelled when the process ends.
@@ -74,13 +78,15 @@ pub enum Backend {
 pub enum Account {
     /// The gateway's own.
     Gateway,
-    /// A caller's, as a client of it that declares these extensions: what the backend keeps of its calls, it
-    /// keeps of this, too.
+    /// A caller's, as a client of it that declares this: what the backend keeps of its calls, it keeps of
+    /// this, too.
     Caller {
         /// The caller.
         caller: Arc<Caller>,
-        /// The names of the extensions.
+        /// The names of its extensions.
         extensions: BTreeSet<String>,
+        /// What it can be asked.
+        able: Able,
     },
 }
 
@@ -268,6 +274,9 @@ pub enum BackendError {
     /// The secret that it needs cannot be read, or is no header value.
     #[error("the gateway's credential for the backend cannot be read")]
     CredentialMissing,
+    /// It asked its client back, and the call does not go on.
+    #[error("{0}")]
+    Interrupted(Interruption),
 }
 
 impl BackendError {
@@ -284,7 +293,7 @@ impl BackendError {
     pub fn sent(&self) -> bool {
         match self {
             Self::TimedOut { sent, .. } => *sent,
-            Self::Broken(_) | Self::Invalid(_) => true,
+            Self::Broken(_) | Self::Invalid(_) | Self::Interrupted(_) => true,
             Self::Unreachable(_)
             | Self::Unauthorized
             | Self::NotOpened(_)
@@ -372,6 +381,15 @@ impl Backend {
         match self {
             Self::Mcp(backend) => backend.call(call).await,
             Self::Demo(backend) => backend.call(call),
+        }
+    }
+
+    /// Gives up a call of `caller` that waits for answers under this state, if it does: the backend is told
+    /// that there are none.
+    pub fn forsake(&self, caller: &Caller, state: &str, why: Unanswered) {
+        match self {
+            Self::Mcp(backend) => backend.forsake(caller, state, why),
+            Self::Demo(_) => {}
         }
     }
 

@@ -93,6 +93,12 @@ limits! {
     input_bytes: size KIB, 64 * MIB;
     state_bytes: size 256, 47 * KIB;
     state_time: duration SECOND, 24 * HOUR;
+    parked_time: duration 10, 24 * HOUR;
+    parked_calls: count 1, 100_000;
+    tenant_parked_calls: count 1, 100_000;
+    caller_parked_calls: count 1, 10_000;
+    retry_time: duration 1, HOUR;
+    retry_bytes: size 0, 1024 * MIB;
     upstream_calls: count 1, 100_000;
     call_time: duration 100, 24 * HOUR;
     connect_time: duration 10, 300 * SECOND;

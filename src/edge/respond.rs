@@ -147,9 +147,10 @@ fn backend(error: &BackendError) -> (StatusCode, Option<i64>) {
         BackendError::Unreachable(_) | BackendError::NotOpened(_) | BackendError::CredentialMissing => {
             (StatusCode::BAD_GATEWAY, Some(code::INTERNAL_ERROR))
         }
-        BackendError::Stale | BackendError::Broken(_) | BackendError::Invalid(_) => {
-            (StatusCode::OK, Some(code::INTERNAL_ERROR))
-        }
+        BackendError::Stale
+        | BackendError::Broken(_)
+        | BackendError::Invalid(_)
+        | BackendError::Interrupted(_) => (StatusCode::OK, Some(code::INTERNAL_ERROR)),
     }
 }
 

@@ -3,6 +3,8 @@
 
 use crate::model::tenant::Ask;
 use crate::model::tenant::Backend;
+use crate::protocol::able::Able;
+use crate::protocol::able::modes;
 use crate::protocol::extensions;
 use crate::protocol::json::Json;
 use crate::protocol::json::compose::Object;
@@ -53,73 +55,15 @@ fn elicitation(declared: Json, refused: &[Ask]) -> Option<Json> {
     Some(left.fold(Object::new(), |all, (mode, value)| all.put(&mode, &value)).finish())
 }
 
-/// Whether forms, and whether URLs are meant. Where neither is named it is forms.
-///
-/// spec: client/elicitation, Capabilities
-fn modes(elicitation: &Json) -> (bool, bool) {
-    let names = |mode: &str| elicitation.member(mode).is_some_and(|value| value.is_object());
-    let url = names("url");
-    (names("form") || !url, url)
-}
-
-/// What a client can be asked, by what it declared.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Able {
-    /// To fill in a form.
-    pub(super) form: bool,
-    /// To open a URL.
-    pub(super) url: bool,
-    /// What its model says.
-    pub(super) sampling: bool,
-    /// What its model says, with tools.
-    pub(super) tools: bool,
-    /// What its model says, with the context that the client has.
-    pub(super) context: bool,
-    /// Its directories.
-    pub(super) roots: bool,
-}
-
-impl Able {
-    /// A client that declared this.
-    pub(super) fn of(declared: &Json) -> Self {
-        let mut able = Self::default();
-        for (name, value) in declared.members().filter(|(_, value)| value.is_object()) {
-            match &*name {
-                "elicitation" => (able.form, able.url) = modes(&value),
-                "sampling" => {
-                    let has = |part: &str| value.member(part).is_some_and(|value| value.is_object());
-                    (able.sampling, able.tools, able.context) = (true, has("tools"), has("context"));
-                }
-                "roots" => able.roots = true,
-                _ => {}
-            }
-        }
-        able
-    }
-
-    /// Whether it can do all that `other` can.
-    fn covers(self, other: Self) -> bool {
-        let pairs = [
-            (self.form, other.form),
-            (self.url, other.url),
-            (self.sampling, other.sampling),
-            (self.tools, other.tools),
-            (self.context, other.context),
-            (self.roots, other.roots),
-        ];
-        pairs.iter().all(|(own, others)| *own || !others)
-    }
-
-    /// What may be asked of it.
-    fn asks(self) -> impl Iterator<Item = Ask> {
-        let can = move |ask: &Ask| match ask {
-            Ask::Form => self.form,
-            Ask::Url => self.url,
-            Ask::Sampling => self.sampling,
-            Ask::Roots => self.roots,
-        };
-        Ask::ALL.into_iter().filter(can)
-    }
+/// What may be asked of who can do this.
+fn asks(able: Able) -> impl Iterator<Item = Ask> {
+    let can = move |ask: &Ask| match ask {
+        Ask::Form => able.form,
+        Ask::Url => able.url,
+        Ask::Sampling => able.sampling,
+        Ask::Roots => able.roots,
+    };
+    Ask::ALL.into_iter().filter(can)
 }
 
 /// Whether a client that declared `declared` has what a backend requires, as far as it can be asked for it.
@@ -130,7 +74,7 @@ pub(super) fn covers(declared: &Json, required: &Json) -> bool {
 
 /// What of the capabilities that a backend requires its tenant refuses it.
 pub(super) fn refusal(required: &Json, refused: &[Ask]) -> Option<Ask> {
-    Able::of(required).asks().find(|ask| refused.contains(ask))
+    asks(Able::of(required)).find(|ask| refused.contains(ask))
 }
 
 #[cfg(test)]

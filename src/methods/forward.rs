@@ -12,6 +12,8 @@ use tokio::time::Instant;
 
 use crate::backend::BackendCall;
 use crate::backend::BackendError;
+use crate::backend::waiting::Interruption;
+use crate::backend::waiting::Unanswered;
 use crate::catalog::entry::Entry;
 use crate::exchange::Exchange;
 use crate::exchange::Frame;
@@ -24,11 +26,13 @@ use crate::methods::rounds::Retry;
 use crate::model::limits::Limits;
 use crate::model::tenant;
 use crate::protocol::call::Outcome;
+use crate::protocol::call::REQUEST_STATE;
 use crate::protocol::call::RpcError;
 use crate::protocol::code;
 use crate::protocol::json::Json;
 use crate::protocol::methods::Method;
 use crate::protocol::tasks;
+use crate::router::RouteError;
 use crate::stream::relay;
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::metrics::Outcome as Ended;
@@ -90,15 +94,42 @@ pub(super) async fn forward(
     let lack = Lack { method: call.method, declared: call.meta.capabilities.clone(), config };
     let counted = metrics.clone();
     let mut asked = Asked { metrics: metrics.clone(), began: Instant::now(), ended: Ended::Cancelled };
+    let waiting = (entry.home.live.clone(), exchange.caller.clone());
     let frames = frames.map(move |frame| match asked.hear(frame) {
         Frame::Notice(json) => Frame::Notice(json),
         Frame::End(end) => {
-            let end = end.map(|outcome| lack.judge(outcome, &counted)).and_then(&finish);
-            Frame::End(end.map_err(CallError::Backend))
+            let state = end.as_ref().ok().and_then(state);
+            let end = end.or_else(|error| stopped(lack.method, error));
+            let end = end.and_then(|outcome| Ok(finish(lack.judge(outcome, &counted))?));
+            // What it asks is not passed on, so nobody will answer.
+            if let (Some(state), false) = (state, matches!(end, Ok(Outcome::Asks(_)))) {
+                waiting.0.forsake(&waiting.1, &state, Unanswered::Refused);
+            }
+            Frame::End(end)
         }
     });
     let frames: Frames<CallError> = frames.boxed();
     relay::settle(frames, call.accept.sse, limits.late_stream).await
+}
+
+/// What a backend that asks back wants back.
+fn state(outcome: &Outcome) -> Option<String> {
+    match outcome {
+        Outcome::Asks(result) => result.member(REQUEST_STATE)?.string(),
+        Outcome::Result(_) | Outcome::Task(_) | Outcome::Error(_) => None,
+    }
+}
+
+/// What the end of a call is that its backend asked back, and that does not go on.
+fn stopped(method: Method, error: BackendError) -> Result<Outcome, CallError> {
+    Err(match error {
+        BackendError::Interrupted(why @ (Interruption::Busy | Interruption::Lost)) => {
+            return Ok(rounds::stopped(method, &why.to_string()));
+        }
+        BackendError::Interrupted(Interruption::Unknown) => RouteError::InvalidState.into(),
+        BackendError::Interrupted(Interruption::Malformed(why)) => RouteError::InvalidParams(why).into(),
+        other => other.into(),
+    })
 }
 
 /// One request to a backend, counted when it has ended or was given up.

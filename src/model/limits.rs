@@ -121,6 +121,18 @@ pub struct Limits {
     pub state_bytes: usize,
     /// How long such a state is good for.
     pub state_time: Duration,
+    /// How long a call of a backend of the handshake era waits for what it asked its client.
+    pub parked_time: Duration,
+    /// Most such calls that wait in this process.
+    pub parked_calls: usize,
+    /// Most of one tenant.
+    pub tenant_parked_calls: usize,
+    /// Most of one caller.
+    pub caller_parked_calls: usize,
+    /// How long is kept what came of such answers, for the same answers sent once more.
+    pub retry_time: Duration,
+    /// What that may hold, of one backend.
+    pub retry_bytes: usize,
     /// Most calls in flight to one backend.
     pub upstream_calls: usize,
     /// Longest time that any call may take, whatever its backend's clocks say; all of a batch together.
@@ -285,6 +297,12 @@ impl Default for Limits {
             input_bytes: 1 << 20,
             state_bytes: 32 << 10,
             state_time: seconds(15 * 60),
+            parked_time: seconds(600),
+            parked_calls: 1_000,
+            tenant_parked_calls: 250,
+            caller_parked_calls: 16,
+            retry_time: seconds(60),
+            retry_bytes: 4 << 20,
             upstream_calls: 512,
             call_time: seconds(600),
             connect_time: seconds(3),

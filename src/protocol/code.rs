@@ -22,6 +22,8 @@ pub const MISSING_CAPABILITY: i64 = -32021;
 pub const UNSUPPORTED_VERSION: i64 = -32022;
 /// Older revisions': no such resource. Never said to a modern client.
 pub const RESOURCE_NOT_FOUND: i64 = -32002;
+/// Of 2025-11-25: URLs have to be opened before the request can be made. Never said to a client.
+pub const URL_WANTED: i64 = -32042;
 /// The member of an error's `data` that has a backend's own code, where ours is another.
 pub const UPSTREAM_CODE: &str = "upstreamCode";
 /// Ours: a rate limit.

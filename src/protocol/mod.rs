@@ -3,6 +3,7 @@
 //! Steps 6 and 8 to 15 of the ladder live here: [`media`] is 6, [`json`] is 8, [`era`] and [`message`] are 9,
 //! [`headers`] is 10 to 13, [`meta`] is 14 and [`methods`] is 15; [`call::validate`] runs 10 to 15.
 
+pub mod able;
 pub mod caching;
 pub mod call;
 pub mod code;

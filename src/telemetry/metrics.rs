@@ -178,6 +178,7 @@ pub struct Metrics {
     upstream_seconds: Histogram,
     upstream_probes: Family<ByResult, Counter>,
     upstream_sessions: Family<ByEvent, Counter>,
+    parked_calls: Gauge,
     /// Subscriptions to backends' changes that are open, or being opened.
     pub upstream_watches_open: Gauge,
     catalog_refreshes: Family<ByOutcome, Counter>,
@@ -223,6 +224,7 @@ impl Metrics {
             upstream_seconds: seconds(),
             upstream_probes: Family::default(),
             upstream_sessions: Family::default(),
+            parked_calls: Gauge::default(),
             upstream_watches_open: Gauge::default(),
             catalog_refreshes: Family::default(),
             catalogs_stale: Gauge::default(),
@@ -320,6 +322,11 @@ impl Metrics {
     /// A backend was probed for its era.
     pub fn probe(&self, found: Probed) {
         self.upstream_probes.get_or_create(&ByResult { result: found.as_str() }).inc();
+    }
+
+    /// A call waits for what was asked of its client until the guard is dropped.
+    pub fn parked_call(&self) -> Open {
+        Open::new(&self.parked_calls)
     }
 
     /// Something happened to a session with a backend.

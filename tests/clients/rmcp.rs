@@ -136,10 +136,6 @@ pub async fn take(
         let road = Road { client: &client, backend, token };
         let steps = road.steps().await.with_context(|| backend.prefix)?;
         let of = if backends.len() > 1 { format!(" of {}", backend.prefix) } else { String::new() };
-        if !steps.iter().any(|(name, _)| *name == "elicitation") {
-            let reason = "a server of the handshake era that asks is told that its client cannot";
-            lines.push(format!("skip elicitation{of}: {reason}"));
-        }
         lines.extend(steps.into_iter().map(|(name, remark)| match remark {
             Some(remark) => format!("ok {name}{of} ({remark})"),
             None => format!("ok {name}{of}"),
@@ -290,9 +286,10 @@ impl Road<'_> {
             ("templates", None),
             ("prompts", Some(format!("{prompts} prompts"))),
             ("completion", None),
+            ("elicitation", Some(elicitation)),
             ("listen", Some(listening)),
         ];
-        Ok(steps.into_iter().chain(elicitation.map(|remark| ("elicitation", Some(remark)))).collect())
+        Ok(steps.into_iter().collect())
     }
 
     fn named(&self, tool: &str) -> String {
@@ -396,14 +393,10 @@ impl Road<'_> {
         Ok(())
     }
 
-    /// Nothing where the gateway does not carry it.
-    async fn elicitation(&self) -> Result<Option<String>> {
-        if self.backend.era != "modern" {
-            return Ok(None);
-        }
+    async fn elicitation(&self) -> Result<String> {
         let answer = self.call("ask_name", json!({})).await?;
         ensure!(text_of(&answer) == format!("Hello, {NAME}!"), "{answer:?}");
-        Ok(Some(self.how("by a second round", "by a request in the session")))
+        Ok(self.how("by a second round", "by a request in the session"))
     }
 
     fn how(&self, modern: &str, handshake: &str) -> String {

@@ -2,6 +2,7 @@
 //! client sends back reaches this backend, for this call, and nobody else.
 
 mod live;
+mod parking;
 
 use fondaco::config::Settings;
 use fondaco::config::keys::RingKey;
@@ -279,7 +280,7 @@ async fn another_process_with_the_same_keys_carries_the_next_round() {
     crm.behave(tool, Behaviour::Echo);
     let next = again(params, FILLED, &handle);
     send(&there, ABLE, method, &next).await.result();
-    assert_eq!(last(&crm).json()["params"]["requestState"], "s");
+    assert_eq!(crm.asked().pop().unwrap().json()["params"]["requestState"], "s");
     assert_eq!(send(&nowhere, ABLE, method, &next).await.refusal(), (200, -32602), "it has not the key");
     for gw in [one, other, third] {
         gw.stop().await;

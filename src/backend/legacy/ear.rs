@@ -1,8 +1,8 @@
 //! What a server says in a session beside its answers: its GET stream.
 //!
-//! Some servers send the progress of a call there, the most common of them among others. So a session
-//! listens from the first call that wants progress on, and what is heard goes to the call whose token it
-//! names. What changes is said there, too, and goes to the `watch`es of the session. A server that has no
+//! Some servers send the progress of a call there, the most common of them among others, and some what they
+//! ask in it. So a session listens from the first call on that wants progress or whose client can be asked;
+//! what is heard goes to the call whose token it names, and what is asked to the only call there is. What changes is said there, too, and goes to the `watch`es of the session. A server that has no
 //! such stream is not asked again in the session.
 //!
 //! spec: 2025-11-25 basic/transports, Listening for Messages from the Server
@@ -22,6 +22,8 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::sync::DropGuard;
 
 use crate::backend::BackendError;
+use crate::backend::legacy::questions::is_question;
+use crate::backend::legacy::request;
 use crate::backend::legacy::session::Session;
 use crate::backend::legacy::watchers::Watchers;
 use crate::backend::mcp::request::progress_id;
@@ -48,7 +50,7 @@ pub(super) struct Ear {
     _until_dropped: DropGuard,
 }
 
-/// The calls that want to hear of their progress, by the id of their request.
+/// The calls that want to hear of their progress, or may be asked something, by the id of their request.
 #[derive(Default)]
 struct Wanted(Mutex<HashMap<u64, mpsc::Sender<Json>>>);
 
@@ -238,14 +240,17 @@ impl Session {
     }
 
     /// Takes one message that belongs to no answer. A server's own requests are answered as on the
-    /// stream of a call; what no call waits for is dropped.
+    /// stream of a call; what it asks a client is asked in the only call in flight. What no call waits
+    /// for is dropped.
     pub(super) fn overhear(self: &Arc<Self>, message: &Json) {
         let Some(method) = message.member("method").and_then(|method| method.string()) else { return };
         if let Some(id) = message.member("id") {
             let is_id = id.kind() == Kind::String || id.is_integer();
-            if is_id && id.bytes().len() <= self.upstream().limits.id_bytes {
+            let fits = is_id && id.bytes().len() <= self.upstream().limits.id_bytes;
+            // spec: row X-08
+            if fits && !(is_question(&method) && self.ear().wanted.pass_on_to_only(message)) {
                 // Where the server does not take answers as fast as it asks, some of it goes unheard.
-                self.reply(&id, &method);
+                self.respond(request::reply(&id, &method));
             }
             return;
         }
@@ -266,6 +271,16 @@ impl Wanted {
         if let Some(call) = self.calls().get(&id) {
             // A call that is not read as fast as this loses some of its progress, and nothing else.
             let _ = call.try_send(message.clone());
+        }
+    }
+
+    /// Passes a message on if there is one call, and no more than one, that it can be meant for.
+    fn pass_on_to_only(&self, message: &Json) -> bool {
+        let calls = self.calls();
+        let mut all = calls.values();
+        match (all.next(), all.next()) {
+            (Some(only), None) => only.try_send(message.clone()).is_ok(),
+            (Some(_), Some(_)) | (None, _) => false,
         }
     }
 }

@@ -10,9 +10,12 @@ use http::StatusCode;
 use hyper::body::Incoming;
 use tokio::sync::OwnedSemaphorePermit;
 
+use crate::backend::BackendCall;
 use crate::backend::BackendError;
 use crate::backend::clock::Clock;
 use crate::backend::clock::Clocks;
+use crate::backend::legacy::asking::Asking;
+use crate::backend::legacy::asking::Delivery;
 use crate::backend::legacy::ear::Came;
 use crate::backend::legacy::ear::Hearing;
 use crate::backend::legacy::ear::either;
@@ -29,15 +32,14 @@ use crate::backend::mcp::answer::Judge;
 use crate::backend::mcp::call::Astray;
 use crate::backend::mcp::call::Question;
 use crate::backend::mcp::call::Step;
-use crate::backend::mcp::probe;
 use crate::backend::mcp::progress::Logs;
 use crate::backend::mcp::request::continue_trace;
 use crate::backend::mcp::response::Reader;
-use crate::backend::mcp::response::UNEXPLAINED;
 use crate::backend::mcp::response::may_answer;
+use crate::backend::waiting::Interruption;
+use crate::backend::waiting::Place;
 use crate::exchange::Frame;
 use crate::protocol::call::Outcome;
-use crate::protocol::code;
 use crate::protocol::json::Json;
 use crate::protocol::json::Kind;
 use crate::protocol::methods::Method;
@@ -46,18 +48,24 @@ use crate::protocol::methods::Method;
 ///
 /// spec: 2025-11-25 basic/utilities/cancellation: a closed connection alone cancels nothing
 pub(in crate::backend) struct Flight {
-    pool: Arc<Pool>,
-    holder: Holder,
-    prepared: Box<Prepared>,
+    pub(super) pool: Arc<Pool>,
+    pub(super) holder: Holder,
+    pub(super) prepared: Box<Prepared>,
     /// How deep its answer may be nested.
     depth: usize,
     slot: Option<OwnedSemaphorePermit>,
-    stage: Stage,
+    /// What it takes of all calls that may wait for their clients, from the first time on that it did.
+    pub(super) place: Option<Place>,
+    pub(super) stage: Stage,
+    /// What its server asks in it.
+    pub(super) asking: Asking,
+    /// Answers to that, on their way.
+    pub(super) delivery: Option<Delivery>,
     /// Whether its session was lost and it goes on in another.
-    again: bool,
+    pub(super) again: bool,
 }
 
-enum Stage {
+pub(super) enum Stage {
     /// A session is looked for, or opened.
     Open(BoxFuture<'static, Result<Lease, Unopened>>),
     /// It was sent in a session, or is about to be.
@@ -68,10 +76,10 @@ enum Stage {
 }
 
 /// What a request that was sent is known by.
-struct Sent {
-    lease: Lease,
-    id: u64,
-    judge: Judge,
+pub(super) struct Sent {
+    pub(super) lease: Lease,
+    pub(super) id: u64,
+    pub(super) judge: Judge,
     /// Messages that came together and were not judged yet.
     waiting: VecDeque<Json>,
     /// What is said of it beside its answer, where its caller wants progress.
@@ -79,7 +87,7 @@ struct Sent {
 }
 
 /// How a step failed.
-enum Failure {
+pub(super) enum Failure {
     /// It ends so.
     End(BackendError),
     /// It was not acted on: the server does not know its session.
@@ -113,6 +121,9 @@ impl Flight {
             prepared,
             depth: question.depth(pool.limits()),
             slot,
+            place: None,
+            asking: Asking::of(question),
+            delivery: None,
             again: false,
         }
     }
@@ -122,14 +133,44 @@ impl Flight {
         self.slot.take()
     }
 
+    /// Everything that it is, for whoever goes on with it; nothing is left to be cancelled here.
+    pub(super) fn leave(&mut self) -> Self {
+        Self {
+            pool: self.pool.clone(),
+            holder: self.holder.clone(),
+            prepared: self.prepared.clone(),
+            depth: self.depth,
+            slot: self.slot.take(),
+            place: self.place.take(),
+            stage: std::mem::replace(&mut self.stage, Stage::Over),
+            asking: std::mem::take(&mut self.asking),
+            delivery: self.delivery.take(),
+            again: self.again,
+        }
+    }
+
+    /// Goes on for this request of its client.
+    ///
+    /// spec: row X-14
+    pub(super) fn follow(&mut self, call: &BackendCall) {
+        self.asking.follow(call);
+        let logs = Logs::of(call.meta.log_level, self.pool.limits());
+        // A server that was given no token at first has none to speak under.
+        let token = call.meta.progress_token.clone().filter(|_| self.prepared.token.is_some());
+        if let Stage::Sent(sent, _) | Stage::Reading(sent, _) = &mut self.stage {
+            sent.judge.follow(token, logs);
+        }
+    }
+
     /// What comes next.
     pub(in crate::backend) async fn next(&mut self, clocks: &mut Clocks) -> Step {
         loop {
-            let heard = match &mut self.stage {
-                Stage::Open(_) => self.open(clocks).await,
-                Stage::Sent(..) => self.wait(clocks).await,
-                Stage::Reading(..) => self.read(clocks).await,
-                Stage::Over => Err(BackendError::Invalid("its answer is over").into()),
+            let heard = match self.asking.until {
+                None => self.step(clocks).await,
+                Some(until) => match tokio::time::timeout_at(until, self.step(clocks)).await {
+                    Ok(heard) => heard,
+                    Err(_) => return self.park(),
+                },
             };
             match heard {
                 // Much that means nothing may have come at once.
@@ -142,6 +183,10 @@ impl Flight {
                 Ok(Heard::Final(outcome)) => return Step::Frame(Frame::End(Ok(outcome))),
                 Err(Failure::End(error)) => return error.into(),
                 Err(Failure::Astray(end)) => return Step::Astray(Astray { untouched: true, end }),
+                // What it asked was asked in that session.
+                Err(Failure::NoSession) if self.asking.rounds > 0 => {
+                    return BackendError::Interrupted(Interruption::Lost).into();
+                }
                 Err(Failure::NoSession) if self.again => {
                     let reason = "it does not know the session that it has just begun";
                     return BackendError::NotOpened(reason).into();
@@ -151,6 +196,21 @@ impl Flight {
                     self.stage = Stage::Open(session(&self.pool, &self.holder, true, &self.prepared));
                 }
             }
+        }
+    }
+
+    /// # Cancel safety
+    /// Dropping the future loses nothing.
+    async fn step(&mut self, clocks: &Clocks) -> Result<Heard, Failure> {
+        if let Some(delivery) = &mut self.delivery {
+            let delivered = clocks.race(delivery).await.map_err(|clock| late(clock, true))?;
+            return self.delivered(delivered);
+        }
+        match &mut self.stage {
+            Stage::Open(_) => self.open(clocks).await,
+            Stage::Sent(..) => self.wait(clocks).await,
+            Stage::Reading(..) => self.read(clocks).await,
+            Stage::Over => Err(BackendError::Invalid("its answer is over").into()),
         }
     }
 
@@ -171,7 +231,7 @@ impl Flight {
         continue_trace(request.headers_mut(), &self.prepared.trace);
         let (tenant, backend) = (&upstream.tenant, &upstream.config.name);
         tracing::debug!(%tenant, %backend, id, method = self.prepared.method.name(), "asks in a session");
-        let hearing = self.prepared.token.as_ref().map(|_| lease.session().ear().hear(id));
+        let hearing = self.prepared.listens().then(|| lease.session().ear().hear(id));
         let sending = Box::pin(upstream.send(request));
         let logs = Logs::of(self.prepared.level, &upstream.limits);
         let judge = Judge::new(id, self.prepared.token.clone()).with_logs(logs);
@@ -185,7 +245,7 @@ impl Flight {
         let came = clocks.race(either(sent.hearing.as_mut(), sending)).await;
         let response = match came.map_err(|clock| late(clock, true))? {
             Came::Expected(response) => response,
-            Came::Beside(message) => return Ok(sent.judge.hear(&message)?),
+            Came::Beside(message) => return self.beside(&message),
         };
         let Stage::Sent(sent, _) = std::mem::replace(&mut self.stage, Stage::Over) else {
             return Ok(Heard::Nothing);
@@ -224,7 +284,7 @@ impl Flight {
                 let came = clocks.race(either(sent.hearing.as_mut(), reader.message())).await;
                 match came.map_err(|clock| late(clock, true))? {
                     Came::Expected(message) => message,
-                    Came::Beside(message) => return Ok(sent.judge.hear(&message)?),
+                    Came::Beside(message) => return self.beside(&message),
                 }
             }
         };
@@ -246,21 +306,36 @@ impl Flight {
             }
             return Ok(Heard::Nothing);
         }
-        if let (Some(method), Some(id)) = (message.member("method"), message.member("id")) {
-            return self.answer(&id, &method);
+        if is_request(&message) {
+            return self.take(&message);
         }
         self.judge(&message)
+    }
+
+    /// What came beside the answer.
+    fn beside(&mut self, message: &Json) -> Result<Heard, Failure> {
+        if is_request(message) {
+            return self.take(message);
+        }
+        let (Stage::Sent(sent, _) | Stage::Reading(sent, _)) = &mut self.stage else {
+            return Ok(Heard::Nothing);
+        };
+        Ok(sent.judge.hear(message)?)
     }
 
     /// Judges one message. One that is wrong leaves the stage as it is: the request may go on at the
     /// server, and is cancelled.
     fn judge(&mut self, message: &Json) -> Result<Heard, Failure> {
         let Stage::Reading(sent, _) = &mut self.stage else { return Ok(Heard::Nothing) };
-        if request::is_cancellation(message, sent.id) {
+        // Its own requests have ids, too: it may only have given up what it asked.
+        if request::is_cancellation(message, sent.id) && !self.asking.has_asked(sent.id) {
             self.stage = Stage::Over;
             return Err(BackendError::Invalid("it cancelled the request").into());
         }
-        let heard = sent.judge.hear(message)?;
+        let heard = match self.asking.wanted_urls(message, self.pool.limits()) {
+            Some(result) => Heard::Final(Outcome::Asks(result)),
+            None => sent.judge.hear(message)?,
+        };
         if matches!(heard, Heard::Final(_))
             && let Stage::Reading(_, reader) = std::mem::replace(&mut self.stage, Stage::Over)
         {
@@ -269,109 +344,35 @@ impl Flight {
         Ok(heard)
     }
 
-    /// An answer whose status says that the request was refused.
-    async fn refused(&mut self, clocks: &Clocks) -> Result<Heard, Failure> {
-        let Stage::Reading(_, reader) = &mut self.stage else { return Ok(Heard::Nothing) };
-        let status = reader.status();
-        let message = clocks.race(reader.refusal()).await.map_err(|clock| late(clock, true))?;
-        let Stage::Reading(mut sent, reader) = std::mem::replace(&mut self.stage, Stage::Over) else {
-            return Ok(Heard::Nothing);
+    /// Its session, its id there and what it keeps, if it may go on at its server: whoever ends it says so.
+    pub(super) fn end(&mut self) -> Option<(Arc<Session>, u64, Box<dyn Send>)> {
+        let (sent, answer): (_, Box<dyn Send>) = match std::mem::replace(&mut self.stage, Stage::Over) {
+            Stage::Sent(sent, sending) => (sent, Box::new(sending)),
+            Stage::Reading(sent, reader) => (sent, Box::new(reader)),
+            Stage::Open(_) | Stage::Over => return None,
         };
-        let message = message.map_err(|error| self.spoilt(&sent, status, error))?;
-        let code = message.as_ref().and_then(probe::error_code);
-        let answers = message.as_ref().is_some_and(|message| probe::answers(message, sent.id));
-        let no_session = match status {
-            // spec: 2025-11-25 basic/transports, Session Management
-            StatusCode::NOT_FOUND if answers && code == Some(code::METHOD_NOT_FOUND) => false,
-            StatusCode::NOT_FOUND => sent.lease.session().has_id(),
-            // How some servers say it.
-            StatusCode::BAD_REQUEST => code == Some(code::NO_SESSION),
-            _ => false,
-        };
-        // Under our id it is what the request came to, and the server may have acted on it.
-        let may_repeat = !answers || (self.prepared.method != Method::ToolsCall && !self.again);
-        if no_session && may_repeat {
-            return Err(self.lost(&sent));
-        }
-        if no_session {
-            // It may have meant the session all the same: the next request goes in another.
-            sent.lease.discard();
-        }
-        let end = match message.filter(|message| message.member("error").is_some()) {
-            Some(message) => sent.judge.hear(&message),
-            None => Err(BackendError::Invalid(UNEXPLAINED)),
-        };
-        let end = end.and_then(|heard| match heard {
-            Heard::Final(outcome) => Ok(outcome),
-            Heard::Nothing | Heard::Progress(_) | Heard::Log(_) => Err(BackendError::Invalid(UNEXPLAINED)),
-        });
-        match (code, end) {
-            (Some(code::HEADER_MISMATCH | code::UNSUPPORTED_VERSION), end) => {
-                sent.lease.lost();
-                Err(Failure::Astray(end))
-            }
-            (_, Ok(outcome)) => {
-                reader.finish();
-                Ok(Heard::Final(outcome))
-            }
-            (_, Err(error)) => Err(self.spoilt(&sent, status, error)),
-        }
-    }
-
-    /// The server does not know the session. Others go one by one until one is open again.
-    fn lost(&self, sent: &Sent) -> Failure {
-        sent.lease.lost();
-        self.pool.backoff().doubt();
-        // It may have been restarted as something else; lists that show it are on their way to that.
-        if self.holder != Holder::Gateway {
-            sent.lease.session().upstream().suspect();
-        }
-        Failure::NoSession
-    }
-
-    /// There is no right answer. A session in which requests are refused without one is not used again.
-    fn spoilt(&self, sent: &Sent, status: StatusCode, error: BackendError) -> Failure {
-        if status.is_client_error() && probe::is_evidence(status) {
-            sent.lease.discard();
-        }
-        if status.is_server_error() || matches!(error, BackendError::Broken(_)) {
-            self.pool.backoff().doubt();
-        }
-        error.into()
-    }
-
-    /// Answers a request of the server's own.
-    fn answer(&mut self, id: &Json, method: &Json) -> Result<Heard, Failure> {
-        let Stage::Reading(sent, _) = &mut self.stage else { return Ok(Heard::Nothing) };
-        let is_id = id.kind() == Kind::String || id.is_integer();
-        let method = method.string_ref().filter(|_| is_id && id.bytes().len() <= self.pool.limits().id_bytes);
-        let method = method.ok_or(BackendError::Invalid("it sent a request that is none"))?;
-        match sent.lease.session().reply(id, &method) {
-            true => Ok(Heard::Nothing),
-            false => {
-                Err(BackendError::Invalid("it sends requests of its own faster than it takes answers").into())
-            }
-        }
+        let (session, id) = (sent.lease.session().clone(), sent.id);
+        // The slot, too: what goes on in the background is as bounded as what is in flight.
+        Some((session, id, Box::new((answer, sent.lease, self.slot.take()))))
     }
 }
 
 impl Drop for Flight {
     /// Says that nobody waits any more, then closes the connection.
     fn drop(&mut self) {
-        let (sent, answer): (_, Box<dyn Send>) = match std::mem::replace(&mut self.stage, Stage::Over) {
-            Stage::Sent(sent, sending) => (sent, Box::new(sending)),
-            Stage::Reading(sent, reader) => (sent, Box::new(reader)),
-            Stage::Open(_) | Stage::Over => return,
-        };
-        let session: Arc<Session> = sent.lease.session().clone();
-        // The slot, too: what goes on in the background is as bounded as what is in flight.
-        let kept = (answer, sent.lease, self.slot.take());
-        session.tell_beside(request::cancelled(sent.id), kept);
+        if let Some((session, id, kept)) = self.end() {
+            session.tell_beside(request::cancelled(id), kept);
+        }
     }
 }
 
-/// A session to send a request in; one that listens, where the caller wants to hear of progress, and that
-/// says what is logged, where the caller wants that.
+/// Whether a message is a request of the server's own.
+fn is_request(message: &Json) -> bool {
+    message.member("method").is_some() && message.member("id").is_some()
+}
+
+/// A session to send a request in; one that listens, where the caller wants to hear of progress or can be
+/// asked something, and that says what is logged, where the caller wants that.
 fn session(
     pool: &Arc<Pool>,
     holder: &Holder,
@@ -379,7 +380,7 @@ fn session(
     prepared: &Prepared,
 ) -> BoxFuture<'static, Result<Lease, Unopened>> {
     let lease = pool.clone().lease(holder.clone(), prepared.capabilities.clone(), again);
-    let (listens, level) = (prepared.token.is_some(), prepared.level);
+    let (listens, level) = (prepared.listens(), prepared.level);
     Box::pin(async move {
         let lease = lease.await?;
         if let Some(level) = level {
@@ -392,6 +393,7 @@ fn session(
     })
 }
 
-fn late(clock: Clock, sent: bool) -> BackendError {
+/// A clock ran out, after the request was sent or before.
+pub(super) fn late(clock: Clock, sent: bool) -> BackendError {
     BackendError::TimedOut { clock, sent }
 }

@@ -22,6 +22,7 @@ use crate::backend::BackendError;
 use crate::backend::backoff::Backoff;
 use crate::backend::clock::Clock;
 use crate::backend::credential::Identity;
+use crate::backend::legacy::parking::Parking;
 use crate::backend::legacy::session::Evidence;
 use crate::backend::legacy::session::Session;
 use crate::backend::legacy::session::Unopened;
@@ -56,6 +57,7 @@ pub(in crate::backend) struct Pool {
     upstream: Arc<Upstream>,
     backoff: Backoff,
     sessions: Mutex<Sessions>,
+    parking: Parking,
     /// Cancelled when no new owner will come.
     retired: CancellationToken,
 }
@@ -73,12 +75,27 @@ impl Pool {
     pub(in crate::backend) fn new(upstream: Arc<Upstream>) -> Self {
         let backoff = Backoff::new(&upstream.limits);
         let retired = upstream.around.stop.child_token();
-        Self { upstream, backoff, sessions: Mutex::default(), retired }
+        Self { upstream, backoff, sessions: Mutex::default(), parking: Parking::new(), retired }
     }
 
     /// The limits of this process.
     pub(super) fn limits(&self) -> &Limits {
         &self.upstream.limits
+    }
+
+    /// The way to the server.
+    pub(super) fn upstream(&self) -> &Arc<Upstream> {
+        &self.upstream
+    }
+
+    /// The calls that wait for their clients.
+    pub(super) fn parking(&self) -> &Parking {
+        &self.parking
+    }
+
+    /// Cancelled when no new owner will come.
+    pub(super) fn retired(&self) -> &CancellationToken {
+        &self.retired
     }
 
     /// Whether it is worth trying to open the server.
@@ -133,7 +150,7 @@ impl Pool {
         } else {
             let around = &self.upstream.around;
             let most = self.limits().all_upstream_sessions;
-            let seat = || around.seats.take(self.upstream.tenant.clone(), most / PARTS, most);
+            let seat = || around.seats.sessions.take(self.upstream.tenant.clone(), most / PARTS, most);
             sessions.make_room(&key.holder, self.limits().upstream_sessions, seat).map(|room| {
                 ended.extend(room.oldest);
                 let (pool, holder) = (self.clone(), key.holder.clone());
@@ -217,12 +234,15 @@ impl Pool {
         self.end(ended);
     }
 
-    /// Ends all sessions, in use or not, within `limits.notice_time`.
+    /// Ends all calls that wait for their clients, then all sessions, in use or not, each within
+    /// `limits.notice_time`.
     ///
     /// # Cancel safety
     /// Dropping the future leaves the rest to the server.
     pub(in crate::backend) async fn shutdown(&self) {
         self.retired.cancel();
+        // Before the sessions that they are in.
+        self.parking.give_all_up().await;
         let all = {
             let mut sessions = self.sessions();
             sessions.watched = false;

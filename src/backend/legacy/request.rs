@@ -6,6 +6,7 @@ use crate::backend::BackendCall;
 use crate::backend::mcp::call::Question;
 use crate::backend::mcp::request;
 use crate::backend::mcp::request::PROGRESS_TOKEN_KEY;
+use crate::protocol::able::Able;
 use crate::protocol::code;
 use crate::protocol::json::Json;
 use crate::protocol::json::compose::Object;
@@ -15,13 +16,15 @@ use crate::protocol::methods::Method;
 use crate::protocol::tasks::EXTENSIONS;
 use crate::protocol::version::Handshake;
 
-/// What a session declares of these capabilities: what this gateway carries between the eras, which is
-/// extensions alone.
+/// What a session declares of these capabilities: what its caller can be asked, and the extensions that this
+/// gateway carries between the eras.
+///
+/// spec: row X-02
 fn capabilities(carried: &Json) -> Json {
     let extensions = carried.member(EXTENSIONS);
     let names: BTreeSet<String> =
         extensions.iter().flat_map(Json::members).map(|(name, _)| name.into_owned()).collect();
-    request::declared(&names)
+    request::declared(&names, Able::of(carried))
 }
 
 /// What keys of `_meta` begin with that mean something in the modern era alone.
@@ -31,6 +34,7 @@ const MODERN_KEYS: &str = "io.modelcontextprotocol/";
 const TASK: &str = "task";
 
 /// A request as it can be sent, under another id each time.
+#[derive(Clone)]
 pub(super) struct Prepared {
     /// Its method.
     pub(super) method: Method,
@@ -44,6 +48,8 @@ pub(super) struct Prepared {
     pub(super) level: Option<Level>,
     /// What its session declares.
     pub(super) capabilities: Json,
+    /// Whether the server may ask something in that session.
+    pub(super) asks: bool,
     /// The trace context, for headers.
     pub(super) trace: Vec<(&'static str, String)>,
 }
@@ -59,6 +65,7 @@ impl Prepared {
                 token: call.meta.progress_token.clone(),
                 level: call.meta.log_level,
                 capabilities: capabilities(&call.capabilities),
+                asks: Able::of(&call.capabilities) != Able::default(),
                 trace: request::trace_of(&call.meta),
             },
             Question::Own(account, method, params) => Self {
@@ -68,9 +75,15 @@ impl Prepared {
                 token: None,
                 level: None,
                 capabilities: request::declared_by(account),
+                asks: false,
                 trace: Vec::new(),
             },
         }
+    }
+
+    /// Whether something may be said of it beside its answer that has to be heard.
+    pub(super) fn listens(&self) -> bool {
+        self.token.is_some() || self.asks
     }
 
     /// It will not be sent again: what it holds of the caller's is given up.
@@ -143,18 +156,27 @@ pub(super) fn is_cancellation(message: &Json, id: u64) -> bool {
     cancels && of.is_some_and(|of| of.text() == id.to_string())
 }
 
-/// What a server's own request is answered with: a ping as it should be, anything else with an error.
+/// What a server's own request is answered with that asks no client anything: a ping as it should be,
+/// anything else with an error.
 ///
 /// spec: 2025-11-25 basic/utilities/ping
 pub(super) fn reply(id: &Json, method: &str) -> Json {
-    let reply = Object::new().put_str("jsonrpc", "2.0").put("id", id);
-    if method == "ping" {
-        return reply.put("result", &Object::new().finish()).finish();
+    match method {
+        "ping" => answer(id, &Object::new().finish()),
+        _ => refusal(id, code::METHOD_NOT_FOUND, "this client answers no such request"),
     }
-    let error = Object::new()
-        .put_i64("code", code::METHOD_NOT_FOUND)
-        .put_str("message", "this client answers no such request");
-    reply.put("error", &error.finish()).finish()
+}
+
+/// The response to a server's own request that has this result.
+pub(super) fn answer(id: &Json, result: &Json) -> Json {
+    let message = Object::with_capacity(result.bytes().len() + 96).put_str("jsonrpc", "2.0");
+    message.put("id", id).put("result", result).finish()
+}
+
+/// The response to a server's own request that is this error.
+pub(super) fn refusal(id: &Json, code: i64, message: &str) -> Json {
+    let error = Object::new().put_i64("code", code).put_str("message", message).finish();
+    Object::new().put_str("jsonrpc", "2.0").put("id", id).put("error", &error).finish()
 }
 
 /// `logging/setLevel`

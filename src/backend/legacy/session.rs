@@ -217,12 +217,13 @@ impl Session {
         Answered::Refused
     }
 
-    /// Answers a request of the server's own; `false` if as many answers are on their way as may be.
-    pub(super) fn reply(self: &Arc<Self>, id: &Json, method: &str) -> bool {
+    /// Answers a request of the server's own with this message; `false` if as many answers are on their way
+    /// as may be.
+    pub(super) fn respond(self: &Arc<Self>, message: Json) -> bool {
         let permit = self.replies.clone().try_acquire_owned();
         let admitted = permit.is_ok();
         if admitted {
-            self.tell_beside(request::reply(id, method), permit);
+            self.tell_beside(message, permit);
         }
         admitted
     }

@@ -97,6 +97,13 @@ impl Judge {
         self
     }
 
+    /// Goes on for another request of the same client, which wants progress under this token, if any, and
+    /// these log messages.
+    pub(in crate::backend) fn follow(&mut self, token: Option<Json>, logs: Option<Logs>) {
+        self.progress = token.map(|token| Progress::new(self.id, token));
+        self.logs = logs;
+    }
+
     /// Judges one message. After an `Err` or a [`Heard::Final`] nothing more may be read.
     ///
     /// spec: basic/index, Messages; streamable-http, Receiving Messages

@@ -12,9 +12,12 @@ use crate::backend::BackendError;
 use crate::backend::clock::Clock;
 use crate::backend::clock::Clocks;
 use crate::backend::legacy;
+use crate::backend::legacy::resumed::Resumed;
+use crate::backend::legacy::ticket::Ticket;
 use crate::backend::mcp::flight;
 use crate::backend::mcp::probe::Era;
 use crate::backend::mcp::probe::Probe;
+use crate::backend::waiting::Interruption;
 use crate::exchange::Frame;
 use crate::exchange::Frames;
 use crate::model::limits::Limits;
@@ -95,8 +98,10 @@ pub(super) struct Voyage {
 }
 
 enum Leg {
-    Modern(flight::Flight),
-    Handshake(legacy::flight::Flight),
+    Modern(Box<flight::Flight>),
+    Handshake(Box<legacy::flight::Flight>),
+    /// It goes on where it waited for its client's answers.
+    Resumed(Resumed),
 }
 
 /// Begins a call; see [`Backend::call`](crate::backend::Backend::call).
@@ -108,9 +113,15 @@ pub(super) async fn begin(
         return Err(BackendError::TimedOut { clock: Clock::Total, sent: false });
     }
     let upstream = probe.upstream();
-    let slot = upstream.slot()?;
     let clocks = Clocks::start(upstream.config.idle_timeout, upstream.config.timeout, call.deadline);
-    let voyage = Box::new(Voyage::begin(probe, Question::Caller(Box::new(call)), clocks, Some(slot)).await?);
+    let voyage = match call.state.as_deref().and_then(Ticket::read) {
+        Some(ticket) => Voyage::resume(probe, &ticket, call, clocks),
+        None => {
+            let slot = upstream.slot()?;
+            Voyage::begin(probe, Question::Caller(Box::new(call)), clocks, Some(slot)).await?
+        }
+    };
+    let voyage = Box::new(voyage);
     Ok(Box::pin(stream::unfold(Some(voyage), |voyage| async {
         let mut voyage = voyage?;
         let frame = voyage.next().await;
@@ -156,13 +167,29 @@ impl Voyage {
         Ok(Self { probe: probe.clone(), question, clocks, leg, turned: false, slot })
     }
 
+    /// Goes on with a call that waits for these answers. It has kept its slot.
+    fn resume(probe: &Arc<Probe>, ticket: &Ticket, call: BackendCall, clocks: Clocks) -> Self {
+        let leg = Leg::Resumed(Resumed::new(probe.pool(), ticket, &call));
+        let question = Question::Caller(Box::new(call));
+        Self { probe: probe.clone(), question, clocks, leg, turned: false, slot: None }
+    }
+
     async fn next(&mut self) -> Frame<BackendError> {
         loop {
-            let step = match &mut self.leg {
-                Leg::Modern(flight) => flight.next(&mut self.clocks).await,
-                Leg::Handshake(flight) => flight.next(&mut self.clocks).await,
+            let step = match (&mut self.leg, &self.question) {
+                (Leg::Modern(flight), _) => flight.next(&mut self.clocks).await,
+                (Leg::Handshake(flight), _) => flight.next(&mut self.clocks).await,
+                (Leg::Resumed(resumed), Question::Caller(call)) => resumed.next(call, &mut self.clocks).await,
+                (Leg::Resumed(_), Question::Own(..)) => BackendError::Invalid("it asks the gateway").into(),
             };
             match step {
+                Step::Frame(Frame::End(Err(BackendError::Interrupted(Interruption::Lost))))
+                    if self.question.is_safe() && matches!(self.leg, Leg::Resumed(_)) =>
+                {
+                    if let Err(error) = self.ask_anew().await {
+                        return Frame::End(Err(error));
+                    }
+                }
                 Step::Frame(frame) => return frame,
                 Step::Astray(astray) => {
                     if let Err(end) = self.turn(astray).await {
@@ -171,6 +198,18 @@ impl Voyage {
                 }
             }
         }
+    }
+
+    /// Asks once more what was lost while it waited for its client, whose answers are there when the same
+    /// is asked again.
+    ///
+    /// spec: requirements N.3, owner gone
+    async fn ask_anew(&mut self) -> Result<(), BackendError> {
+        let era = self.clocks.race(self.probe.era()).await.map_err(unsent)??;
+        let mut slot = Some(self.probe.upstream().slot()?);
+        self.leg = Leg::new(era, &self.probe, &self.question, &mut slot)?;
+        self.slot = slot;
+        Ok(())
     }
 
     /// Forgets the era that was contradicted, and goes on in the other one if that is what the server
@@ -190,7 +229,7 @@ impl Voyage {
             Ok(_) | Err(_) => return Err(astray.end),
         };
         let mut slot = match &mut self.leg {
-            Leg::Modern(_) => self.slot.take(),
+            Leg::Modern(_) | Leg::Resumed(_) => self.slot.take(),
             Leg::Handshake(flight) => flight.take_slot(),
         };
         self.leg = Leg::new(other, &self.probe, &self.question, &mut slot).map_err(Err)?;
@@ -207,13 +246,13 @@ impl Leg {
         slot: &mut Option<OwnedSemaphorePermit>,
     ) -> Result<Self, BackendError> {
         Ok(match era {
-            Era::Modern => Self::Modern(flight::Flight::new(probe.upstream(), question)?),
+            Era::Modern => Self::Modern(Box::new(flight::Flight::new(probe.upstream(), question)?)),
             // spec: SEP-2663, Backward Compatibility
             Era::Handshake if question.is_about_a_task() => {
                 return Err(BackendError::NotOpened("it does not speak the revision that its tasks are of"));
             }
             Era::Handshake => {
-                Self::Handshake(legacy::flight::Flight::new(probe.pool(), question, slot.take()))
+                Self::Handshake(Box::new(legacy::flight::Flight::new(probe.pool(), question, slot.take())))
             }
         })
     }
@@ -221,7 +260,7 @@ impl Leg {
     fn era(&self) -> Era {
         match self {
             Self::Modern(_) => Era::Modern,
-            Self::Handshake(_) => Era::Handshake,
+            Self::Handshake(_) | Self::Resumed(_) => Era::Handshake,
         }
     }
 }

@@ -27,13 +27,16 @@ use crate::backend::Listing;
 use crate::backend::Surroundings;
 use crate::backend::legacy::pool::Pool;
 use crate::backend::legacy::sessions::Holder;
+use crate::backend::legacy::ticket::Ticket;
 use crate::backend::mcp::probe::Era;
 use crate::backend::mcp::probe::Probe;
 use crate::backend::mcp::upstream::Upstream;
 use crate::backend::mcp::watch::Watches;
+use crate::backend::waiting::Unanswered;
 use crate::backend::watch::Interest;
 use crate::backend::watch::Watching;
 use crate::exchange::Frames;
+use crate::model::caller::Caller;
 use crate::model::name::TenantName;
 use crate::model::tenant;
 use crate::model::tenant::BackendEra;
@@ -82,6 +85,13 @@ impl Mcp {
     /// Begins a call; see [`Backend::call`](crate::backend::Backend::call).
     pub async fn call(&self, call: BackendCall) -> Result<Frames<BackendError>, BackendError> {
         call::begin(&self.probe, call).await
+    }
+
+    /// Gives up a call that waits; see [`Backend::forsake`](crate::backend::Backend::forsake).
+    pub fn forsake(&self, caller: &Caller, state: &str, why: Unanswered) {
+        if let Some(ticket) = Ticket::read(state) {
+            self.probe.pool().forsake(&ticket, &Holder::of(caller), why);
+        }
     }
 
     /// Sessions with the server end as soon as they are not in use.

@@ -12,8 +12,10 @@ use http_body_util::Full;
 use crate::backend::Account;
 use crate::backend::BackendCall;
 use crate::backend::BackendError;
+use crate::backend::legacy::ticket;
 use crate::backend::mcp::upstream::Upstream;
 use crate::backend::watch::Interest;
+use crate::protocol::able::Able;
 use crate::protocol::call::INPUT_RESPONSES;
 use crate::protocol::call::REQUEST_STATE;
 use crate::protocol::headers::encode_value;
@@ -49,8 +51,11 @@ pub(super) fn call(
     call: &BackendCall,
 ) -> Result<Request<Full<Bytes>>, BackendError> {
     let named = mirrored_member(call.method.name());
-    let mut params = params_of(call, &[]).put_some(INPUT_RESPONSES, call.responses.as_ref());
-    if let Some(state) = &call.state {
+    // What was asked in a session before the server changed is nothing to it any more.
+    let is_ours = call.state.as_deref().is_some_and(ticket::is_ours);
+    let mut params =
+        params_of(call, &[]).put_some(INPUT_RESPONSES, call.responses.as_ref().filter(|_| !is_ours));
+    if let Some(state) = call.state.as_ref().filter(|_| !is_ours) {
         params = params.put_str(REQUEST_STATE, state);
     }
     let params = params.put("_meta", &meta_of(id, call)).finish();
@@ -184,21 +189,21 @@ pub(in crate::backend) fn own_capabilities() -> Json {
 pub(in crate::backend) fn declared_by(account: &Account) -> Json {
     match account {
         Account::Gateway => own_capabilities(),
-        Account::Caller { extensions, .. } => declared(extensions),
+        Account::Caller { extensions, able, .. } => declared(extensions, *able),
     }
 }
 
-/// What is declared for a client with these extensions, where nothing else of it is told. Their names are
-/// the client's word; what is said of them, and in which order, is ours: sessions are told apart by this
+/// What is declared for a client with these extensions, which can be asked this. Their names are the client's
+/// word; what is said of them, and in which order, is ours: sessions are told apart by this
 /// text, and no client writes it.
-pub(in crate::backend) fn declared(extensions: &BTreeSet<String>) -> Json {
+pub(in crate::backend) fn declared(extensions: &BTreeSet<String>, able: Able) -> Json {
     let (own, nothing) = (own_capabilities().member(EXTENSIONS), Object::new().finish());
     let all = extensions.iter().fold(Object::new(), |all, name| {
         let said = own.as_ref().and_then(|own| own.member(name));
         all.put(name, said.as_ref().unwrap_or(&nothing))
     });
     let all = (!extensions.is_empty()).then(|| all.finish());
-    Object::new().put_some(EXTENSIONS, all.as_ref()).finish()
+    able.declare(Object::new()).put_some(EXTENSIONS, all.as_ref()).finish()
 }
 
 /// `_meta` of a call: ours, and what the caller put there that we do not understand.

@@ -2,8 +2,8 @@
 //!
 //! A caller's catalog is what all callers share, with what such backends list for it laid over. They are
 //! asked when the caller asks, once for all of its requests that wait, and what they list is kept in
-//! `rooms`, for this caller alone: keyed by its tenant, principal and the extensions that its client
-//! declares, as sessions with backends are. Of a tenant whose backends all list for everybody there is
+//! `rooms`, for this caller alone: keyed by its tenant, principal and what its client declares,
+//! as sessions with backends are. Of a tenant whose backends all list for everybody there is
 //! nothing of this.
 
 mod own;
@@ -27,7 +27,9 @@ use crate::catalog::source::Source;
 use crate::catalog::viewer::Viewer;
 use crate::model::limits::Limits;
 use crate::model::tenant;
+use crate::model::tenant::Ask;
 use crate::model::tenant::Catalog;
+use crate::protocol::able::Able;
 use crate::protocol::extensions;
 use crate::protocol::json::Json;
 use crate::protocol::meta::UI;
@@ -57,6 +59,7 @@ struct Key {
     principal: String,
     /// What a backend keeps of a caller's calls it keeps apart by this.
     extensions: BTreeSet<String>,
+    able: Able,
 }
 
 impl Callers {
@@ -111,8 +114,9 @@ pub(super) async fn snapshot(
         return shared;
     }
     let names = named(viewer.capabilities, &callers.extensions);
-    let key = Key { principal: caller.principal(), extensions: names };
-    let new = |key: &Key| Own::new(caller, &callers.desks, |config| declared(&key.extensions, config));
+    let able = Able::of(viewer.capabilities);
+    let key = Key { principal: caller.principal(), extensions: names, able };
+    let new = |key: &Key| Own::new(caller, &callers.desks, |config| declared(key, config));
     let Some(own) = callers.room.enter(&key, new) else { return shared };
     own.renew(inner, state, &key).await;
     let now = state.snapshot.load_full();
@@ -130,9 +134,19 @@ fn named(capabilities: &Json, allowed: &[Arc<str>]) -> BTreeSet<String> {
     carried.iter().flat_map(Json::members).map(|(name, _)| name.into_owned()).collect()
 }
 
-/// Those of them that this backend is told of.
-fn declared(names: &BTreeSet<String>, config: &tenant::Backend) -> BTreeSet<String> {
+/// The extensions that this backend is told of, and what it may ask: as it is with calls.
+fn declared(key: &Key, config: &tenant::Backend) -> (BTreeSet<String>, Able) {
     let is_told =
         |name: &&String| *name == UI || config.extensions.iter().any(|allowed| **allowed == ***name);
-    names.iter().filter(is_told).cloned().collect()
+    let may = |ask: Ask| !config.refused.contains(&ask);
+    let Able { form, url, sampling, tools, context, roots } = key.able;
+    let able = Able {
+        form: form && may(Ask::Form),
+        url: url && may(Ask::Url),
+        sampling: sampling && may(Ask::Sampling),
+        tools: tools && may(Ask::Sampling),
+        context: context && may(Ask::Sampling),
+        roots: roots && may(Ask::Roots),
+    };
+    (key.extensions.iter().filter(is_told).cloned().collect(), able)
 }

@@ -6,11 +6,11 @@ use url::Host;
 use url::Url;
 
 use crate::backend::BackendError;
-use crate::methods::declare::Able;
 use crate::methods::links::Links;
 use crate::methods::rounds::form;
 use crate::methods::rounds::secret;
 use crate::model::tenant::Ask;
+use crate::protocol::able::Able;
 use crate::protocol::json::Json;
 use crate::protocol::json::Kind;
 use crate::protocol::json::change;
@@ -304,9 +304,9 @@ mod tests {
     use super::Verdict;
     use super::may_open;
     use super::required;
-    use crate::methods::declare::Able;
     use crate::methods::links::Links;
     use crate::model::tenant::Ask;
+    use crate::protocol::able::Able;
     use crate::protocol::json::Json;
 
     fn json(text: &str) -> Json {

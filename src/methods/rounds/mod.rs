@@ -3,30 +3,34 @@
 //!
 //! What the backend asks is judged by what this request's client declared and by what the tenant lets
 //! the backend ask; what it wants back is sealed. Nothing of it is kept here: any process with the same
-//! keys carries the next round, which is a request like every other, with its own authorisation.
+//! keys carries the next round, which is a request like every other, with its own authorisation. Only a call
+//! of a handshake server waits where it began ([`Waiting`]).
 //!
 //! spec: patterns/mrtr
 
 mod entry;
 mod form;
 mod secret;
+mod waiting;
 
 use std::sync::Arc;
 
 use crate::backend::BackendError;
+use crate::backend::waiting::waits;
 use crate::catalog::entry::Entry;
 use crate::exchange::Exchange;
 use crate::methods::Means;
-use crate::methods::declare::Able;
 use crate::methods::failed;
 use crate::methods::links::Links;
 use crate::methods::rounds::entry::Judging;
 use crate::methods::rounds::entry::Refusal;
 use crate::methods::rounds::entry::Verdict;
+pub use crate::methods::rounds::waiting::Waiting;
 use crate::model::clock::Clock;
 use crate::model::limits::Limits;
 use crate::model::tenant;
 use crate::model::tenant::Ask;
+use crate::protocol::able::Able;
 use crate::protocol::call::INPUT_RESPONSES;
 use crate::protocol::call::Outcome;
 use crate::protocol::call::REQUEST_STATE;
@@ -70,6 +74,8 @@ pub(super) struct Rounds {
     occasion: Occasion,
     /// How often it has asked so far, as far as its state tells.
     round: u8,
+    /// What it wanted back last time.
+    given: Option<String>,
     asks: Asks,
     bounds: Bounds,
     sealing: Sealing,
@@ -108,6 +114,7 @@ impl Rounds {
         let mut rounds = Self {
             occasion: Occasion::of(exchange, entry),
             round: 0,
+            given: None,
             asks: Asks::of(exchange, entry, limits, metrics),
             bounds: Bounds {
                 rounds: limits.rounds,
@@ -122,7 +129,8 @@ impl Rounds {
             let handle = call.params.member(REQUEST_STATE).and_then(|handle| handle.string());
             if let Some(handle) = handle {
                 let state = rounds.occasion.open(&sealing.keys, &handle, sealing.clock.now())?;
-                (rounds.round, retry.state) = (state.round, Some(state.upstream));
+                (rounds.round, rounds.given) = (state.round, Some(state.upstream.clone()));
+                retry.state = Some(state.upstream);
             }
         }
         Ok((rounds, retry))
@@ -142,7 +150,11 @@ impl Rounds {
     }
 
     fn ask(&self, result: &Json, links: &Links) -> Result<Outcome, BackendError> {
-        if usize::from(self.round) >= self.bounds.rounds {
+        let state = result.member(REQUEST_STATE).and_then(|state| state.string());
+        // A call that waits, and has not got all of its answers, has asked no further time.
+        let is_same = state.is_some() && state == self.given && state.is_some_and(|state| waits(&state));
+        let round = if is_same { self.round } else { self.round.saturating_add(1) };
+        if usize::from(round) > self.bounds.rounds {
             return Ok(self.asks.refuse(self.asks.method, Refusal::Rounds));
         }
         let mut whole = Object::with_capacity(result.bytes().len() + 256);
@@ -152,7 +164,7 @@ impl Rounds {
                     Ok(requests) => whole.put(INPUT_REQUESTS, &requests),
                     Err(refused) => return Ok(refused),
                 },
-                REQUEST_STATE => whole.put_str(REQUEST_STATE, &self.seal(&value)?),
+                REQUEST_STATE => whole.put_str(REQUEST_STATE, &self.seal(&value, round)?),
                 // It is for this round, and nobody may keep it.
                 "ttlMs" | "cacheScope" => whole,
                 other if misspells(other, &[INPUT_REQUESTS, REQUEST_STATE]) => whole,
@@ -162,13 +174,13 @@ impl Rounds {
         Ok(Outcome::Asks(whole.finish()))
     }
 
-    fn seal(&self, state: &Json) -> Result<String, BackendError> {
+    fn seal(&self, state: &Json, round: u8) -> Result<String, BackendError> {
         let upstream = state.string().ok_or(BackendError::Invalid("its `requestState` is no string"))?;
         if upstream.len() > self.bounds.state_bytes {
             return Err(BackendError::Invalid("its `requestState` is longer than is taken"));
         }
         let until = self.sealing.clock.now().saturating_add(self.bounds.state_seconds);
-        let state = State { round: self.round.saturating_add(1), upstream };
+        let state = State { round, upstream };
         Ok(self.occasion.seal(&self.sealing.keys, &state, until))
     }
 }

@@ -4,6 +4,7 @@
 //! spec: rows Y-05, Y-06; patterns/mrtr
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt;
@@ -12,6 +13,7 @@ use tokio::time::Instant;
 use tokio::time::sleep;
 use tokio::time::timeout_at;
 
+use crate::catalog::entry::Entry;
 use crate::error::Refusal;
 use crate::exchange::Exchange;
 use crate::exchange::Frame;
@@ -22,6 +24,8 @@ use crate::legacy::asking;
 use crate::legacy::asking::Question;
 use crate::legacy::asking::Turn;
 use crate::methods::rounds;
+use crate::methods::rounds::Sealing;
+use crate::methods::rounds::Waiting;
 use crate::pipeline::Facts;
 use crate::pipeline::Routed;
 use crate::pipeline::perform;
@@ -44,6 +48,8 @@ const TOO_MANY: &str = "the backend asks for input, and too many questions are o
 struct Asking {
     context: Context,
     exchange: Exchange,
+    /// What is called, where that is a backend's.
+    entry: Option<Arc<Entry>>,
     /// How often the backend has asked so far.
     round: usize,
     stage: Stage,
@@ -68,6 +74,8 @@ struct Round {
     /// Of all answers so far.
     bytes: usize,
     state: Option<Json>,
+    /// The call, where it waits in this process: given up with the round.
+    waiting: Option<Waiting>,
     /// Until when the client has time for all of it.
     end: Instant,
 }
@@ -81,11 +89,12 @@ pub(super) async fn perform_asking(
     exchange: Exchange,
     routed: Routed,
 ) -> Result<Reply<Refusal>, Refusal> {
+    let entry = routed.route.entry().cloned();
     let reply = perform(&context.app, &exchange, routed).await?;
     if !context.accept.sse {
         return Ok(reply);
     }
-    let mut asking = Asking { context, exchange, round: 0, stage: Stage::Over };
+    let mut asking = Asking { context, exchange, entry, round: 0, stage: Stage::Over };
     asking.stage = match reply {
         Reply::Once(Outcome::Asks(result)) => match asking.begin(&result) {
             Ok(stage) => stage,
@@ -135,6 +144,7 @@ impl Asking {
     /// Begins a round; an outcome where there is none any more.
     fn begin(&mut self, result: &Json) -> Result<Stage, Outcome> {
         let limits = &self.context.app.limits;
+        let waiting = self.waiting(result);
         self.round += 1;
         if self.round > limits.session_rounds {
             return Err(self.failed("the backend has asked for more input too often in this call"));
@@ -146,8 +156,16 @@ impl Asking {
         };
         let end = self.exchange.deadline.min(Instant::now() + limits.answer_time);
         let state = result.member(REQUEST_STATE).map(|state| state.alone());
-        let round = Round { left, asked: None, turn, answers: Object::new(), bytes: 0, state, end };
+        let (answers, bytes) = (Object::new(), 0);
+        let round = Round { left, asked: None, turn, answers, bytes, state, waiting, end };
         Ok(Stage::Client(Box::new(round)))
+    }
+
+    /// The call that waits for the answers to this, if one does.
+    fn waiting(&self, result: &Json) -> Option<Waiting> {
+        let app = &self.context.app;
+        let sealing = Sealing { keys: app.keys.clone(), clock: app.clock.clone() };
+        Waiting::of(&self.exchange, self.entry.as_ref()?, &sealing, result)
     }
 
     fn turn(&self) -> Result<Turn, Outcome> {
@@ -226,8 +244,12 @@ impl Asking {
             deadline: *deadline,
         };
         let routed = route(app, &exchange, &mut Facts::default()).await?;
+        let entry = routed.route.entry().cloned();
+        if let Some(waiting) = round.waiting {
+            waiting.answered();
+        }
         let reply = perform(app, &exchange, routed).await;
-        self.exchange = exchange;
+        (self.exchange, self.entry) = (exchange, entry);
         reply
     }
 

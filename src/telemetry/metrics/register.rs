@@ -62,6 +62,8 @@ impl Metrics {
             "What happened to sessions with backends of the handshake era",
             self.upstream_sessions.clone(),
         );
+        let parked = self.parked_calls.clone();
+        registry.register("parked_calls", "Calls that wait for what was asked of their clients", parked);
         let watches = self.upstream_watches_open.clone();
         registry.register("upstream_watches_open", "Subscriptions to backends' changes open", watches);
         let refreshes = self.catalog_refreshes.clone();

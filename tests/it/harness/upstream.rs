@@ -21,7 +21,6 @@
 //! what it says. Dropping it, or [`Upstream::stop`], closes its port and its connections.
 
 use std::collections::HashMap;
-use std::collections::HashSet;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -101,6 +100,11 @@ pub enum Behaviour {
     /// Requests of these methods on the stream, the first with the id `"ask-0"`; when each of them is
     /// answered, the answer as it should be.
     Asks(Vec<&'static str>),
+    /// Requests on the stream, round by round, each a method and its params; when each of a round is answered, the next round, and then the answer, whose
+    /// `structuredContent` is what was answered, a list for each round.
+    Talks(Vec<Vec<(&'static str, String)>>),
+    /// The same, with the requests on all open GET streams.
+    TalksBeside(Vec<Vec<(&'static str, String)>>),
     /// This many bytes of this media type without an end in sight, in chunks.
     Flood(&'static str, usize),
     /// This many progress notifications, then the answer.
@@ -179,8 +183,10 @@ struct State {
     cancellations: usize,
     flooded: usize,
     sessions: Sessions,
-    /// The ids of our own requests that were answered.
-    replies: HashSet<String>,
+    /// Our own requests that were answered, by their ids: the last answer as it came.
+    replies: HashMap<String, String>,
+    /// How many calls have asked something.
+    talks: usize,
     /// How everything is answered, whatever is asked.
     always: Option<Behaviour>,
     /// What is said on open GET streams.
@@ -494,7 +500,7 @@ impl Answer {
         let name = name.unwrap_or_default();
         let mut state = lock(state);
         if method.is_empty() {
-            state.replies.extend(request.string(&["id"]));
+            state.replies.extend(request.string(&["id"]).map(|id| (id, request.body.clone())));
         }
         let admitted = match &state.always {
             Some(_) => Admitted::Goes(String::new()),
@@ -576,6 +582,8 @@ impl Answer {
             | Behaviour::Once(_) => self.right(out).await,
             Behaviour::Verbatim(bytes) => text(out, bytes, End::KeepAlive).await,
             Behaviour::Asks(methods) => self.ask(out, methods, state).await,
+            Behaviour::Talks(rounds) => self.talk(out, rounds, false, state).await,
+            Behaviour::TalksBeside(rounds) => self.talk(out, rounds, true, state).await,
             Behaviour::EchoSse => self.events(out, &[]).await,
             Behaviour::Late(time) => {
                 tokio::time::sleep(*time).await;
@@ -715,11 +723,64 @@ impl Answer {
             out.write_all(chunk(&format!("data: {ask}\n\n")).as_bytes()).await?;
         }
         let missing =
-            |state: &State| (0..methods.len()).any(|n| !state.replies.contains(&format!("ask-{n}")));
+            |state: &State| (0..methods.len()).any(|n| !state.replies.contains_key(&format!("ask-{n}")));
         while missing(&lock(state)) {
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
         let last = chunk(&format!("data: {}\n\n", self.response(&self.id, &self.result))) + "0\r\n\r\n";
+        out.write_all(last.as_bytes()).await?;
+        Ok(End::KeepAlive)
+    }
+
+    /// Asks round by round, on the stream or beside it, and says what was answered.
+    async fn talk(
+        &self,
+        out: &mut OwnedWriteHalf,
+        rounds: &[Vec<(&'static str, String)>],
+        beside: bool,
+        state: &Mutex<State>,
+    ) -> io::Result<End> {
+        out.write_all(STREAM.as_bytes()).await?;
+        let talk = {
+            let mut state = lock(state);
+            state.talks += 1;
+            state.talks
+        };
+        let mut heard = Vec::new();
+        for (round, questions) in rounds.iter().enumerate() {
+            let id = |n: usize| format!("talk-{talk}-{}-{}", round + 1, n + 1);
+            for (n, (method, params)) in questions.iter().enumerate() {
+                let ask =
+                    format!(r#"{{"jsonrpc":"2.0","id":"{}","method":"{method}","params":{params}}}"#, id(n));
+                match beside {
+                    true => lock(state).said.as_ref().map_or(0, |said| said.send(ask).unwrap_or(0)),
+                    false => {
+                        out.write_all(chunk(&format!("data: {ask}\n\n")).as_bytes()).await.map(|()| 1)?
+                    }
+                };
+            }
+            if !self.token.is_empty() && self.token != "null" {
+                let step = chunk(&format!("data: {}\n\n", self.progress(round + 1)));
+                out.write_all(step.as_bytes()).await?;
+            }
+            loop {
+                let replies: Vec<_> =
+                    (0..questions.len()).filter_map(|n| lock(state).replies.get(&id(n)).cloned()).collect();
+                if replies.len() == questions.len() {
+                    heard.push(format!("[{}]", replies.join(",")));
+                    break;
+                }
+                tokio::time::sleep(Duration::from_millis(2)).await;
+            }
+        }
+        let log = r#"{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"goes on"}}"#;
+        out.write_all(chunk(&format!("data: {log}\n\n")).as_bytes()).await?;
+        let heard = format!("[{}]", heard.join(","));
+        let result = match self.result.contains(r#""messages""#) || self.result.contains(r#""contents""#) {
+            true => self.result.clone(),
+            false => format!(r#"{{"content":[],"structuredContent":{{"heard":{heard}}}}}"#),
+        };
+        let last = chunk(&format!("data: {}\n\n", self.response(&self.id, &result))) + "0\r\n\r\n";
         out.write_all(last.as_bytes()).await?;
         Ok(End::KeepAlive)
     }

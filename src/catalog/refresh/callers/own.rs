@@ -33,6 +33,7 @@ use crate::model::caller::Caller;
 use crate::model::limits::Limits;
 use crate::model::tenant;
 use crate::model::tenant::Tenant;
+use crate::protocol::able::Able;
 use crate::protocol::json::Json;
 use crate::protocol::methods::List;
 use crate::telemetry::metrics::Outcome;
@@ -88,21 +89,21 @@ impl Drop for Asking {
 }
 
 impl Own {
-    /// Nothing was asked yet. A backend is told of the extensions that `declared` says.
+    /// Nothing was asked yet. A backend is told of the extensions that `declared` says, and what it may ask.
     pub(super) fn new(
         caller: &Arc<Caller>,
         desks: &[Arc<Desk>],
-        declared: impl Fn(&tenant::Backend) -> BTreeSet<String>,
+        declared: impl Fn(&tenant::Backend) -> (BTreeSet<String>, Able),
     ) -> Self {
-        let slot = |desk: &Arc<Desk>| Slot {
-            desk: desk.clone(),
-            account: Account::Caller {
-                caller: caller.clone(),
-                extensions: declared(&desk.source.home.config),
-            },
-            own: Source::new(Home::clone(&desk.source.home), None),
-            plan: Mutex::default(),
-            bytes: AtomicUsize::new(0),
+        let slot = |desk: &Arc<Desk>| {
+            let (extensions, able) = declared(&desk.source.home.config);
+            Slot {
+                desk: desk.clone(),
+                account: Account::Caller { caller: caller.clone(), extensions, able },
+                own: Source::new(Home::clone(&desk.source.home), None),
+                plan: Mutex::default(),
+                bytes: AtomicUsize::new(0),
+            }
         };
         let slots = desks.iter().map(slot).collect();
         Self { slots, version: AtomicU64::new(0), composed: Mutex::default(), left: CancellationToken::new() }
