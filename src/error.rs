@@ -48,6 +48,7 @@ impl Refusal {
             Self::Auth(AuthError::MissingToken) => "missing_token",
             Self::Auth(AuthError::InvalidToken(_)) => "invalid_token",
             Self::Auth(AuthError::KeysUnavailable { .. }) => "keys_unavailable",
+            Self::Auth(AuthError::IntrospectionUnavailable { .. }) => "introspection_unavailable",
             Self::Tenant(_) => "tenant",
             Self::Body(_) => "body",
             Self::Protocol(error) => protocol(error),

@@ -106,7 +106,13 @@ mod tests {
 
     fn endpoint(scopes: &str) -> Endpoint {
         let trust = |url: &str| Trust {
-            issuer: Arc::new(Issuer { owner: None, url: url.into(), jwks_uri: None, algorithms: vec![] }),
+            issuer: Arc::new(Issuer {
+                owner: None,
+                url: url.into(),
+                jwks_uri: None,
+                algorithms: vec![],
+                introspection: None,
+            }),
             audiences: Arc::new([]),
             tenant: TenantRule::Claim("org".into()),
         };

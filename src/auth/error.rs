@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::auth::discovery::DiscoveryError;
+use crate::auth::introspection::IntrospectionError;
 
 /// Why nobody was authenticated.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -22,6 +23,15 @@ pub enum AuthError {
         /// What went wrong, for the log.
         #[source]
         cause: Option<Arc<DiscoveryError>>,
+    },
+    /// The token may be good, but who says so cannot be asked.
+    #[error("the token's issuer cannot be asked about it at present")]
+    IntrospectionUnavailable {
+        /// When it is worth asking again.
+        retry_after: Duration,
+        /// What went wrong, for the log.
+        #[source]
+        cause: Arc<IntrospectionError>,
     },
 }
 
@@ -64,6 +74,9 @@ pub enum Reason {
     /// A claim of a wrong type.
     #[error("the token's {0} claim has a wrong type")]
     Mistyped(&'static str),
+    /// Its issuer says that it is not good, or not any more.
+    #[error("the token is not active")]
+    Inactive,
     /// `exp` has passed.
     #[error("the token has expired")]
     Expired,

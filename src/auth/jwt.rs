@@ -47,6 +47,13 @@ impl<'a> Token<'a> {
         if access { Ok(token) } else { Err(Reason::Type) }
     }
 
+    /// Which issuer a text names that may be a JWT, or was one; nothing else about it is looked at.
+    pub fn issuer(text: &str) -> Option<String> {
+        let claims = URL_SAFE_NO_PAD.decode(text.split('.').nth(1)?).ok()?;
+        let claims = serde_json::Deserializer::from_slice(&claims).into_iter::<Value>().next()?.ok()?;
+        claims.get("iss")?.as_str().map(str::to_owned)
+    }
+
     /// The algorithm, if it is one that `issuer` may sign with. Only asymmetric ones ever are.
     pub fn algorithm(&self, issuer: &Issuer) -> Result<Algorithm, Reason> {
         let name = self.header.0.get("alg").and_then(Value::as_str).ok_or(Reason::Malformed)?;
@@ -79,6 +86,11 @@ impl Object {
     fn part(text: &str) -> Result<Self, Reason> {
         let bytes = URL_SAFE_NO_PAD.decode(text).map_err(|_| Reason::Malformed)?;
         serde_json::from_slice(&bytes).map_err(|_| Reason::Malformed)
+    }
+
+    /// Says `text` where nothing else is said under this name.
+    pub fn or_insert(&mut self, name: &str, text: &str) {
+        self.0.entry(name).or_insert_with(|| Value::from(text));
     }
 
     /// The member of this name.

@@ -230,7 +230,7 @@ impl Keeper {
         let mut pause = FIRST_PAUSE;
         loop {
             let fetched = discovery::keys(&self.egress, &self.issuer, &self.limits).await;
-            self.metrics.key_fetch(match &fetched {
+            self.metrics.auth.key_fetch(match &fetched {
                 Ok(_) => Outcome::Ok,
                 Err(error) if error.is_late() => Outcome::TimedOut,
                 Err(_) => Outcome::Failed,

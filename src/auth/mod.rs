@@ -9,6 +9,7 @@ mod claims;
 pub mod dev_issuer;
 pub mod discovery;
 pub mod error;
+pub mod introspection;
 mod jwks;
 mod jwt;
 mod keys;
@@ -22,6 +23,7 @@ use moka::sync::Cache;
 
 use crate::auth::error::AuthError;
 use crate::auth::error::Reason;
+use crate::auth::introspection::Introspector;
 use crate::auth::jwks::Good;
 use crate::auth::jwks::KeySet;
 use crate::auth::jwt::Token;
@@ -30,6 +32,7 @@ use crate::egress::Egress;
 use crate::model::caller::Caller;
 use crate::model::clock::Clock;
 use crate::model::endpoint::Endpoint;
+use crate::model::endpoint::Introspection;
 use crate::model::endpoint::Issuer;
 use crate::model::endpoint::Owner;
 use crate::model::endpoint::Trust;
@@ -42,6 +45,7 @@ type Verified = (Arc<Caller>, Good);
 /// Authenticates requests, with the issuers' keys and the tokens that were verified at hand.
 pub struct Authenticator {
     keys: KeyStore,
+    introspector: Introspector,
     verified: Cache<[u8; 32], Verified>,
     clock: Clock,
     token_bytes: usize,
@@ -58,12 +62,14 @@ impl Authenticator {
             // since tokens that are served from here do not count as use of the keys.
             .time_to_live(limits.keys_refresh)
             .build();
+        let introspector = Introspector::new(egress.clone(), clock.clone(), limits, metrics.clone());
         let keys = KeyStore::new(egress, limits, metrics.clone());
-        Self { keys, verified, clock, token_bytes: limits.token_bytes, metrics }
+        Self { keys, introspector, verified, clock, token_bytes: limits.token_bytes, metrics }
     }
 
     /// Who sends these headers to this endpoint. Waits for the network only where the token's
-    /// issuer is accepted here and its keys, or the token's own, are not known yet.
+    /// issuer is accepted here and its keys, or the token's own, are not known yet, or where it is asked
+    /// about its tokens.
     ///
     /// # Cancel safety
     /// Dropping the future leaves nothing behind; a fetch that it waited for goes on.
@@ -74,9 +80,12 @@ impl Authenticator {
     ) -> Result<Arc<Caller>, AuthError> {
         let token = bearer::token(headers, self.token_bytes)?;
         let digest = digest_of(token, endpoint);
+        if let Some(opaque) = opaque(token, endpoint) {
+            return self.introspector.caller(token, digest, opaque, endpoint).await;
+        }
         let fresh = |(caller, keys): &Verified| keys.is_good() && self.clock.now() < caller.expires_at;
         let known = self.verified.get(&digest).filter(fresh);
-        self.metrics.token_cache(known.is_some());
+        self.metrics.auth.token_cache(known.is_some());
         if let Some((caller, _)) = known {
             return Ok(caller);
         }
@@ -90,6 +99,7 @@ impl Authenticator {
     /// Drops what is known about issuers that are not in `live`, after a reload.
     pub fn forget_unused(&self, live: &HashSet<Arc<Issuer>>) {
         self.keys.forget_unused(live);
+        self.introspector.forget_unused(live);
     }
 
     /// Ends the tasks that refresh keys, and waits for them.
@@ -133,6 +143,17 @@ impl Authenticator {
         }
         self.keys.newer(issuer, &keys).await.ok_or(Reason::Key.into())
     }
+}
+
+/// Who is asked what this token is, if that is for somebody to say. A token that names an issuer whose keys
+/// are known here is that issuer's, and shown to nobody else.
+fn opaque<'e>(token: &str, endpoint: &'e Endpoint) -> Option<(&'e Trust, &'e Introspection)> {
+    let asked = |trust: &'e Trust| Some((trust, trust.issuer.introspection.as_ref()?));
+    let asked = endpoint.trust.iter().find_map(asked)?;
+    let named = Token::issuer(token);
+    let is_named =
+        |trust: &Trust| trust.issuer.introspection.is_none() && named.as_deref() == Some(&*trust.issuer.url);
+    (!endpoint.trust.iter().any(is_named)).then_some(asked)
 }
 
 /// How many ordinary callers' room this one takes: an issuer decides how long its names are.

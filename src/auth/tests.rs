@@ -35,6 +35,7 @@ use crate::model::name::TenantName;
 use crate::model::scope::Scopes;
 
 #[path = "../../tests/it/harness/issuer.rs"]
+#[expect(dead_code, reason = "opaque tokens are tried from outside")]
 mod issuer;
 
 const MCP: &str = "https://gw.example/mcp";
@@ -77,7 +78,13 @@ fn name(text: &str) -> TenantName {
 
 fn issuer_of(issuer: &Issuer) -> endpoint::Issuer {
     let algorithms = vec!["ES256".into(), "RS256".into()];
-    endpoint::Issuer { owner: None, url: issuer.url().into(), jwks_uri: None, algorithms }
+    endpoint::Issuer {
+        owner: None,
+        url: issuer.url().into(),
+        jwks_uri: None,
+        algorithms,
+        introspection: None,
+    }
 }
 
 fn trust(issuer: endpoint::Issuer, tenant: TenantRule) -> Trust {

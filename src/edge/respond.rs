@@ -55,7 +55,9 @@ fn wire(refusal: &Refusal) -> (StatusCode, Option<i64>) {
     match refusal {
         Refusal::Auth(error) => match error {
             AuthError::MissingToken | AuthError::InvalidToken(_) => (StatusCode::UNAUTHORIZED, None),
-            AuthError::KeysUnavailable { .. } => (StatusCode::SERVICE_UNAVAILABLE, None),
+            AuthError::KeysUnavailable { .. } | AuthError::IntrospectionUnavailable { .. } => {
+                (StatusCode::SERVICE_UNAVAILABLE, None)
+            }
         },
         Refusal::Tenant(error) => match error {
             // The credential names a tenant that this endpoint is not for, or that is gone.
@@ -284,7 +286,10 @@ fn decorate(headers: &mut HeaderMap, refusal: &Refusal, endpoint: &Endpoint) {
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     };
     match refusal {
-        Refusal::Auth(AuthError::KeysUnavailable { retry_after, .. }) => {
+        Refusal::Auth(
+            AuthError::KeysUnavailable { retry_after, .. }
+            | AuthError::IntrospectionUnavailable { retry_after, .. },
+        ) => {
             headers.insert(header::RETRY_AFTER, HeaderValue::from(retry_after.as_secs().max(1)));
         }
         Refusal::Auth(error) => challenge(headers, challenge::challenge(error, endpoint)),

@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use bytes::BytesMut;
+use http::HeaderValue;
 use http::Request;
 use http::Response;
 use http::StatusCode;
@@ -103,16 +104,32 @@ impl Egress {
     /// Gets the JSON document at `url`: status 200 only, at most `max_bytes`, counted as they
     /// arrive, and all of it within `time`.
     pub async fn fetch(&self, url: &Url, max_bytes: usize, time: Duration) -> Result<Bytes, EgressError> {
-        let fetched = tokio::time::timeout(time, self.get(url, max_bytes)).await;
-        fetched.unwrap_or(Err(EgressError::TooSlow(time)))
-    }
-
-    async fn get(&self, url: &Url, max_bytes: usize) -> Result<Bytes, EgressError> {
         let request = Request::get(url.as_str())
-            .header(http::header::ACCEPT, "application/json")
-            .header(http::header::USER_AGENT, concat!("fondaco/", env!("CARGO_PKG_VERSION")))
             .body(Full::default())
             .map_err(|_| EgressError::BadUrl("it is not a URL of HTTP"))?;
+        self.ask(request, max_bytes, time).await
+    }
+
+    /// The JSON document that `request` is answered with, under the same conditions.
+    pub async fn ask(
+        &self,
+        request: Request<Full<Bytes>>,
+        max_bytes: usize,
+        time: Duration,
+    ) -> Result<Bytes, EgressError> {
+        let asked = tokio::time::timeout(time, self.document(request, max_bytes)).await;
+        asked.unwrap_or(Err(EgressError::TooSlow(time)))
+    }
+
+    async fn document(
+        &self,
+        mut request: Request<Full<Bytes>>,
+        max_bytes: usize,
+    ) -> Result<Bytes, EgressError> {
+        let headers = request.headers_mut();
+        headers.insert(http::header::ACCEPT, HeaderValue::from_static("application/json"));
+        let agent = concat!("fondaco/", env!("CARGO_PKG_VERSION"));
+        headers.insert(http::header::USER_AGENT, HeaderValue::from_static(agent));
         let response = self.send(request).await?;
         if response.status() != StatusCode::OK {
             return Err(EgressError::Status(response.status().as_u16()));

@@ -1,9 +1,12 @@
 //! Endpoints: the URLs that serve MCP, each its own OAuth resource.
 
+use std::hash::Hash;
+use std::hash::Hasher;
 use std::sync::Arc;
 
 use crate::model::name::TenantName;
 use crate::model::scope::Scopes;
+use crate::model::tenant::SecretCell;
 
 /// One URL that serves MCP, as one request reached it. `tenant::index` makes these from
 /// configuration alone; nothing in it is copied from the request.
@@ -70,4 +73,34 @@ pub struct Issuer {
     pub jwks_uri: Option<Arc<str>>,
     /// The signature algorithms accepted, as JWA names.
     pub algorithms: Vec<Arc<str>>,
+    /// Where its tokens are asked about. Where it is set, they are opaque and no keys are needed.
+    pub introspection: Option<Introspection>,
+}
+
+/// Where an issuer says what its opaque tokens are.
+///
+/// spec: RFC 7662
+#[derive(Clone, Debug)]
+pub struct Introspection {
+    /// The introspection endpoint.
+    pub endpoint: Arc<str>,
+    /// What this gateway is called there.
+    pub client_id: Arc<str>,
+    /// What it proves that by.
+    pub secret: SecretCell,
+}
+
+/// The value of the secret is left out: it changes while it is in use.
+impl PartialEq for Introspection {
+    fn eq(&self, other: &Self) -> bool {
+        (&self.endpoint, &self.client_id) == (&other.endpoint, &other.client_id)
+    }
+}
+
+impl Eq for Introspection {}
+
+impl Hash for Introspection {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (&self.endpoint, &self.client_id).hash(state);
+    }
 }

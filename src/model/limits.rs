@@ -225,6 +225,10 @@ pub struct Limits {
     pub issuer_keys: usize,
     /// Time for one fetch from an issuer.
     pub issuer_time: Duration,
+    /// Most questions about tokens at a time; an issuer's, a quarter of them.
+    pub introspections: usize,
+    /// How long an issuer's word counts that a token is good.
+    pub introspection_time: Duration,
     /// Between two scheduled refreshes of an issuer's keys.
     pub keys_refresh: Duration,
     /// Least time between two fetches caused by unknown key ids.
@@ -351,6 +355,8 @@ impl Default for Limits {
             issuer_bytes: 256 << 10,
             issuer_keys: 100,
             issuer_time: seconds(5),
+            introspections: 256,
+            introspection_time: seconds(30),
             keys_refresh: seconds(600),
             keys_cooldown: seconds(30),
             drain_accept: seconds(5),

@@ -3,6 +3,7 @@
 //! A label's value is program text (`&'static str`), never input: no label is unbounded.
 
 pub mod asks;
+pub mod auth;
 mod callers;
 mod kept;
 mod register;
@@ -18,6 +19,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
 use crate::telemetry::metrics::asks::Asks;
+use crate::telemetry::metrics::auth::AuthMetrics;
 
 pub use crate::telemetry::metrics::callers::CallerMetrics;
 pub use crate::telemetry::metrics::kept::CacheMetrics;
@@ -172,8 +174,8 @@ pub struct Metrics {
     sessions_opened: Counter,
     sessions_ended: Counter,
     refusals: Family<ByKind, Counter>,
-    token_cache: Family<ByResult, Counter>,
-    key_fetches: Family<ByOutcome, Counter>,
+    /// What authentication counts.
+    pub auth: AuthMetrics,
     upstream_requests: Family<ByOutcome, Counter>,
     upstream_seconds: Histogram,
     upstream_probes: Family<ByResult, Counter>,
@@ -218,8 +220,7 @@ impl Metrics {
             sessions_opened: Counter::default(),
             sessions_ended: Counter::default(),
             refusals: Family::default(),
-            token_cache: Family::default(),
-            key_fetches: Family::default(),
+            auth: AuthMetrics::default(),
             upstream_requests: Family::default(),
             upstream_seconds: seconds(),
             upstream_probes: Family::default(),
@@ -300,17 +301,6 @@ impl Metrics {
     /// A request was refused. `kind` names the refusal's variant.
     pub fn refusal(&self, kind: &'static str) {
         self.refusals.get_or_create(&ByKind { kind }).inc();
-    }
-
-    /// A token was looked up among the verified ones.
-    pub fn token_cache(&self, hit: bool) {
-        let result = if hit { "hit" } else { "miss" };
-        self.token_cache.get_or_create(&ByResult { result }).inc();
-    }
-
-    /// An issuer was asked for metadata or keys.
-    pub fn key_fetch(&self, outcome: Outcome) {
-        self.key_fetches.get_or_create(&ByOutcome { outcome: outcome.as_str() }).inc();
     }
 
     /// A backend was asked.
@@ -408,8 +398,9 @@ mod tests {
         metrics.request(None, Outcome::Ok, Duration::ZERO);
         metrics.refusal("x");
         metrics.notification_sent("x");
-        metrics.token_cache(true);
-        metrics.key_fetch(Outcome::Ok);
+        metrics.auth.token_cache(true);
+        metrics.auth.key_fetch(Outcome::Ok);
+        metrics.auth.introspection(Outcome::Ok);
         metrics.upstream(Outcome::Ok, Duration::ZERO);
         metrics.probe(Probed::Modern);
         metrics.upstream_session(SessionEvent::Opened);

@@ -24,7 +24,7 @@ use crate::model::tenant::ScopeRule;
 use crate::model::tenant::Uris;
 use crate::model::tenant::Validate;
 use crate::model::uri;
-use crate::tenant::secret::Secret;
+use crate::tenant::entry::Declared;
 
 /// The longest prefix, of the 64 characters that a public name may have.
 const PREFIX: usize = 32;
@@ -90,7 +90,7 @@ enum Kind {
 }
 
 /// Reads one backend of a tenant whose secrets are `secrets`.
-pub(super) fn read(name: &str, at: &At<'_>, secrets: &[Secret], declared: &[&str]) -> Option<Backend> {
+pub(super) fn read(name: &str, at: &At<'_>, secrets: &Declared<'_>) -> Option<Backend> {
     let parsed = match BackendName::new(name) {
         Ok(name) => Some(name),
         Err(error) => at.refuse(error.to_string()),
@@ -111,7 +111,7 @@ pub(super) fn read(name: &str, at: &At<'_>, secrets: &[Secret], declared: &[&str
     let rules = fields.get("scopes").map_or_else(Vec::new, |at| at.entries());
     let scopes = rules.iter().filter_map(|(glob, at)| rule(glob, at)).collect();
     let extensions = fields.get("extensions").map_or_else(|| Some(Vec::new()), |at| extensions(&at));
-    let credential = fields.get("credential").map(|at| credential(&at, secrets, declared));
+    let credential = fields.get("credential").map(|at| credential(&at, secrets));
     let refused = fields.get("refuse").map_or(Some(Vec::new()), |at| refused(&at));
     let words = [("off", Validate::Off), ("arguments", Validate::Arguments), ("both", Validate::Both)];
     let validate = fields.get("validate").map_or(Some(Validate::default()), |at| match at.node.value {
@@ -272,17 +272,9 @@ pub(crate) fn is_scope(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|b| b.is_ascii_graphic() && b != b'"' && b != b'\\')
 }
 
-/// A credential; `declared` are the secrets' names, also of those that could not be read.
-fn credential(at: &At<'_>, secrets: &[Secret], declared: &[&str]) -> Option<Credential> {
+fn credential(at: &At<'_>, secrets: &Declared<'_>) -> Option<Credential> {
     let fields = at.map(&["kind", "secret", "name"])?;
-    let named = fields.need("secret").and_then(|at| {
-        let name = at.filled()?;
-        if !declared.contains(&name) {
-            return at
-                .refuse_hint(format!("the tenant has no secret `{name}`"), "declare it under `secrets`");
-        }
-        secrets.iter().find(|secret| secret.name == name)
-    });
+    let named = fields.need("secret").and_then(|at| secrets.named(&at));
     let place = match fields.need("kind")?.word(&[("bearer", false), ("header", true)])? {
         true => CredentialPlace::Header(fields.need("name").and_then(|at| header(&at))?),
         false => {

@@ -25,6 +25,8 @@ use crate::tenant::file::Loader;
 use crate::tenant::index;
 use crate::tenant::issuer;
 use crate::tenant::secret;
+use crate::tenant::secret::Places;
+use crate::tenant::secret::Secret;
 
 const KEYS: [&str; 10] = [
     "hosts",
@@ -52,8 +54,10 @@ pub(super) fn read(loader: &mut Loader<'_>, name: &str, at: &At<'_>, warnings: &
     let hosts = hosts(loader, &fields, &name);
     let origins = fields.get("allowed_origins").map_or_else(Vec::new, |at| at.list());
     let allowed_origins = origins.iter().filter_map(public::origin).collect();
-    let issuers = issuers(loader, &fields, &name, &hosts);
-    let backends = backends(loader, &fields, &name);
+    let secrets = secrets(loader, &fields, &name);
+    let issuers = issuers(loader, &fields, &name, &hosts, &secrets);
+    let backends = backends(&fields, &secrets);
+    loader.loaded.secrets.add(Some(&name), secrets.read);
     let scope_implies = fields.get("scope_implies").map_or_else(BTreeMap::new, |at| implications(&at));
     let instructions = fields.get("instructions").map(|at| at.text().map(Arc::from));
     let handshake = fields.get("legacy").map_or(Some(true), |at| match at.node.value {
@@ -140,17 +144,22 @@ fn issuers(
     fields: &Fields<'_>,
     name: &TenantName,
     hosts: &[String],
+    secrets: &Declared<'_>,
 ) -> Vec<Accepted> {
     let mut accepted = Vec::new();
+    let mut asks = false;
     let mut urls = Vec::new();
     for at in fields.get("issuers").map_or_else(Vec::new, |at| at.list()) {
-        let Some(issuer) = issuer::accepted(&at, name, &loader.loaded.shared) else { continue };
+        let Some(issuer) = issuer::accepted(&at, name, &loader.loaded.shared, secrets) else { continue };
         let url = match &issuer {
             Accepted::Own(issuer, _) => Arc::clone(&issuer.url),
             Accepted::Shared(url) => Arc::clone(url),
         };
         if urls.contains(&url) {
             at.refuse::<()>(format!("`{url}` is listed twice"));
+        }
+        if issuer.introspection(&loader.loaded.shared) && std::mem::replace(&mut asks, true) {
+            at.refuse_hint::<()>("another issuer of this tenant has `introspection`", issuer::ONE);
         }
         if let Accepted::Own(_, audiences) = &issuer {
             let default = index::audiences(loader.public, name, hosts);
@@ -178,19 +187,37 @@ fn claim(loader: &mut Loader<'_>, at: &At<'_>, url: &Arc<str>, audiences: &[Arc<
     }
 }
 
-fn backends(loader: &mut Loader<'_>, fields: &Fields<'_>, tenant: &TenantName) -> Vec<Arc<Backend>> {
+/// The secrets that a tenant declares.
+pub(super) struct Declared<'a> {
+    /// Those that could be read.
+    pub(super) read: Vec<Secret>,
+    /// The names of all of them.
+    pub(super) names: Vec<&'a str>,
+}
+
+impl Declared<'_> {
+    /// The secret that `at` names, if it could be read.
+    pub(super) fn named(&self, at: &At<'_>) -> Option<&Secret> {
+        let name = at.filled()?;
+        if !self.names.contains(&name) {
+            return at
+                .refuse_hint(format!("the tenant has no secret `{name}`"), "declare it under `secrets`");
+        }
+        self.read.iter().find(|secret| secret.name == name)
+    }
+}
+
+fn secrets<'a>(loader: &Loader<'_>, fields: &Fields<'a>, tenant: &TenantName) -> Declared<'a> {
     let declared = fields.get("secrets").map_or_else(Vec::new, |at| at.entries());
-    let read = declared
-        .iter()
-        .filter_map(|(name, at)| secret::read(tenant, name, at, loader.env, loader.known, loader.own_dir));
-    let secrets: Vec<_> = read.collect();
-    let names: Vec<&str> = declared.iter().map(|(name, _)| *name).collect();
+    let places = Places { env: loader.env, known: loader.known, own_dir: loader.own_dir };
+    let read = declared.iter().filter_map(|(name, at)| secret::read(tenant, name, at, places));
+    Declared { read: read.collect(), names: declared.iter().map(|(name, _)| *name).collect() }
+}
+
+fn backends(fields: &Fields<'_>, secrets: &Declared<'_>) -> Vec<Arc<Backend>> {
     let entries = fields.get("backends").map_or_else(Vec::new, |at| at.entries());
-    let backends =
-        entries.iter().filter_map(|(name, at)| backend::read(name, at, &secrets, &names)).map(Arc::new);
-    let backends = backends.collect();
-    loader.loaded.secrets.add(tenant, secrets);
-    backends
+    let backends = entries.iter().filter_map(|(name, at)| backend::read(name, at, secrets)).map(Arc::new);
+    backends.collect()
 }
 
 /// The hierarchies, closed: a scope to everything that it implies in any number of steps.

@@ -16,6 +16,7 @@ use crate::model::name::TenantName;
 use crate::model::tenant::Tenant;
 use crate::tenant::entry;
 use crate::tenant::issuer;
+use crate::tenant::secret::Places;
 use crate::tenant::secret::Secrets;
 use crate::tenant::source::Environment;
 use crate::tenant::yaml;
@@ -64,6 +65,19 @@ pub enum Accepted {
     Own(Arc<Issuer>, Vec<Arc<str>>),
     /// The shared issuer of this URL.
     Shared(Arc<str>),
+}
+
+impl Accepted {
+    /// Whether its tokens are opaque.
+    pub(super) fn introspection(&self, shared: &[SharedIssuer]) -> bool {
+        match self {
+            Self::Own(issuer, _) => issuer.introspection.is_some(),
+            Self::Shared(url) => {
+                let known = shared.iter().find(|shared| shared.issuer.url == *url);
+                known.is_some_and(|shared| shared.issuer.introspection.is_some())
+            }
+        }
+    }
 }
 
 /// Reads one or more files as one: later ones may name the shared issuers of earlier ones, and
@@ -127,7 +141,13 @@ impl<'l> Loader<'l> {
     fn read(&mut self, root: &At<'_>, warnings: &Problems) {
         let Some(fields) = root.map(&["issuers", "tenants"]) else { return };
         for at in fields.get("issuers").map_or_else(Vec::new, |at| at.list()) {
-            let Some(shared) = issuer::shared(&at) else { continue };
+            let places = Places { env: self.env, known: self.known, own_dir: self.own_dir };
+            let Some((shared, secret)) = issuer::shared(&at, places) else { continue };
+            self.loaded.secrets.add(None, secret.into_iter().collect());
+            let asks = |shared: &SharedIssuer| shared.issuer.introspection.is_some();
+            if asks(&shared) && self.loaded.shared.iter().any(asks) {
+                at.refuse_hint::<()>("another shared issuer has `introspection`", issuer::ONE);
+            }
             if self.loaded.shared.iter().any(|other| other.issuer.url == shared.issuer.url) {
                 at.refuse::<()>(format!("`{}` is declared twice", shared.issuer.url));
             }

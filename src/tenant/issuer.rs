@@ -5,33 +5,51 @@ use std::sync::Arc;
 use crate::config::public;
 use crate::config::reader::At;
 use crate::config::reader::Fields;
+use crate::model::endpoint::Introspection;
 use crate::model::endpoint::Issuer;
 use crate::model::link::shown;
 use crate::model::name::TenantName;
+use crate::model::tenant::SecretCell;
+use crate::tenant::entry::Declared;
 use crate::tenant::file::Accepted;
 use crate::tenant::file::SharedIssuer;
+use crate::tenant::secret;
+use crate::tenant::secret::Places;
+use crate::tenant::secret::Secret;
 
 /// The signature algorithms that can be asked for. Symmetric ones would make the keys that an
 /// issuer publishes able to sign, and `none` is no signature.
 const ALGORITHMS: [&str; 9] =
     ["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "EdDSA"];
 
-/// Reads one of the shared issuers.
-pub(super) fn shared(at: &At<'_>) -> Option<SharedIssuer> {
-    let fields = at.map(&["issuer", "audiences", "tenant_claim", "jwks_uri", "algorithms"])?;
+/// What is to be done where two issuers of one endpoint have `introspection`.
+pub(super) const ONE: &str =
+    "an opaque token does not say whose it is: only one issuer can be asked about it";
+
+/// Reads one of the shared issuers, and the secret that it is asked with.
+pub(super) fn shared(at: &At<'_>, places: Places<'_>) -> Option<(SharedIssuer, Option<Secret>)> {
+    let fields =
+        at.map(&["issuer", "audiences", "tenant_claim", "jwks_uri", "algorithms", "introspection"])?;
     let tenant_claim = fields.need("tenant_claim").and_then(|at| at.filled()).map(Arc::from);
-    let (issuer, audiences) = issuer(&fields, None)?;
-    Some(SharedIssuer { issuer, audiences, tenant_claim: tenant_claim? })
+    let mut secret = None;
+    let (issuer, audiences) = issuer(&fields, None, |url, at| {
+        secret = secret::referred(None, url, at, places);
+        secret.as_ref().map(|secret: &Secret| secret.cell.clone())
+    })?;
+    Some((SharedIssuer { issuer, audiences, tenant_claim: tenant_claim? }, secret))
 }
 
 /// Reads one of a tenant's issuers.
-pub(super) fn accepted(at: &At<'_>, tenant: &TenantName, known: &[SharedIssuer]) -> Option<Accepted> {
+pub(super) fn accepted(
+    at: &At<'_>,
+    tenant: &TenantName,
+    known: &[SharedIssuer],
+    secrets: &Declared<'_>,
+) -> Option<Accepted> {
     let fields = at.map(&["shared", "issuer", "audiences", "jwks_uri", "algorithms", "introspection"])?;
     let Some(shared) = fields.get("shared") else {
-        if let Some(at) = fields.get("introspection") {
-            at.refuse::<()>("introspection is not supported yet");
-        }
-        let (issuer, audiences) = issuer(&fields, Some(tenant))?;
+        let cell = |_: &str, at: &At<'_>| secrets.named(at).map(|secret| secret.cell.clone());
+        let (issuer, audiences) = issuer(&fields, Some(tenant), cell)?;
         if known.iter().any(|shared| shared.issuer.url == issuer.url) {
             let hint =
                 format!("write `{{shared: {}}}`, which checks the tenant that a token names", issuer.url);
@@ -58,8 +76,13 @@ pub(super) fn accepted(at: &At<'_>, tenant: &TenantName, known: &[SharedIssuer])
     Some(Accepted::Shared(url.into()))
 }
 
-/// What both kinds have: the issuer, and the audiences that replace the default ones.
-fn issuer(fields: &Fields<'_>, owner: Option<&TenantName>) -> Option<(Arc<Issuer>, Vec<Arc<str>>)> {
+/// What both kinds have: the issuer, and the audiences that replace the default ones. `secret` finds the
+/// secret of the issuer of this URL.
+fn issuer(
+    fields: &Fields<'_>,
+    owner: Option<&TenantName>,
+    secret: impl FnOnce(&str, &At<'_>) -> Option<SecretCell>,
+) -> Option<(Arc<Issuer>, Vec<Arc<str>>)> {
     let url = fields.need("issuer").and_then(|at| identifier(&at));
     let audiences = fields.get("audiences").map_or_else(Vec::new, |at| at.list());
     let audiences = audiences.iter().filter_map(|at| at.filled()).map(Arc::from).collect();
@@ -75,8 +98,30 @@ fn issuer(fields: &Fields<'_>, owner: Option<&TenantName>) -> Option<(Arc<Issuer
         Some(uri) => Some(uri?),
         None => None,
     };
-    let issuer = Issuer { owner: owner.cloned(), url: url?.into(), jwks_uri, algorithms };
+    let url = url?;
+    let introspection = match fields.get("introspection") {
+        Some(at) => {
+            for key in ["jwks_uri", "algorithms"] {
+                if let Some(at) = fields.get(key) {
+                    at.refuse::<()>("an issuer with `introspection` has none: its tokens are not read here");
+                }
+            }
+            Some(introspection(&at, |at| secret(url, at))?)
+        }
+        None => None,
+    };
+    let issuer = Issuer { owner: owner.cloned(), url: url.into(), jwks_uri, algorithms, introspection };
     Some((Arc::new(issuer), audiences))
+}
+
+/// spec: RFC 7662, section 2.1
+fn introspection(at: &At<'_>, secret: impl FnOnce(&At<'_>) -> Option<SecretCell>) -> Option<Introspection> {
+    let fields = at.map(&["endpoint", "client_id", "secret"])?;
+    let endpoint =
+        fields.need("endpoint").and_then(|at| public::secure_link(&at).map(|(text, _)| text.into()));
+    let client_id = fields.need("client_id").and_then(|at| at.filled()).map(Arc::from);
+    let secret = fields.need("secret").and_then(|at| secret(&at));
+    Some(Introspection { endpoint: endpoint?, client_id: client_id?, secret: secret? })
 }
 
 /// An issuer identifier, kept as it is written: tokens must say the same bytes.

@@ -15,9 +15,9 @@ use crate::model::name::TenantName;
 use crate::model::tenant::SecretCell;
 use crate::tenant::source::Environment;
 
-/// Every secret of every tenant.
+/// Every secret of every tenant, and those of the deployment.
 #[derive(Clone, Debug, Default)]
-pub struct Secrets(HashMap<TenantName, Vec<Secret>>);
+pub struct Secrets(HashMap<Option<TenantName>, Vec<Secret>>);
 
 /// One secret of one tenant.
 #[derive(Clone, Debug)]
@@ -68,18 +68,18 @@ impl Origin {
 }
 
 impl Secrets {
-    /// Adds the secrets of a tenant.
-    pub fn add(&mut self, tenant: &TenantName, secrets: Vec<Secret>) {
+    /// Adds secrets of a tenant, or of the deployment.
+    pub fn add(&mut self, tenant: Option<&TenantName>, secrets: Vec<Secret>) {
         if !secrets.is_empty() {
-            self.0.insert(tenant.clone(), secrets);
+            self.0.entry(tenant.cloned()).or_default().extend(secrets);
         }
     }
 
     /// The cell of a secret that is known already and comes from the same place: whoever holds it
     /// keeps seeing its value, and a secret that moves never reaches those who hold the old one.
-    fn cell(&self, tenant: &TenantName, name: &str, origin: &Origin) -> Option<SecretCell> {
+    fn cell(&self, tenant: Option<&TenantName>, name: &str, origin: &Origin) -> Option<SecretCell> {
         let same = |secret: &&Secret| secret.name == name && secret.origin == *origin;
-        self.0.get(tenant)?.iter().find(same).map(|secret| secret.cell.clone())
+        self.0.get(&tenant.cloned())?.iter().find(same).map(|secret| secret.cell.clone())
     }
 
     /// Reads every value again. One that cannot be read stays what it was.
@@ -87,7 +87,7 @@ impl Secrets {
         let all =
             self.0.iter_mut().flat_map(|(tenant, secrets)| secrets.iter_mut().map(move |s| (tenant, s)));
         for (tenant, secret) in all {
-            let (tenant, name) = (tenant.as_str(), secret.name.as_str());
+            let (tenant, name) = (tenant.as_ref().map(TenantName::as_str), secret.name.as_str());
             match secret.origin.read(env) {
                 Ok(value) => {
                     let old = secret.cell.get();
@@ -123,19 +123,34 @@ fn is_within(path: &Path, directory: &Path) -> bool {
     }
 }
 
-/// Reads one entry of a tenant's `secrets`. What lies in `own_dir` is the gateway's own.
-pub(super) fn read(
-    tenant: &TenantName,
-    name: &str,
-    at: &At<'_>,
-    env: &Environment,
-    known: &Secrets,
-    own_dir: Option<&Path>,
-) -> Option<Secret> {
+/// Reads one entry of a tenant's `secrets`.
+pub(super) fn read(tenant: &TenantName, name: &str, at: &At<'_>, places: Places<'_>) -> Option<Secret> {
     let legal = |b: u8| b.is_ascii_alphanumeric() || b"-_.".contains(&b);
     if name.is_empty() || name.len() > 64 || !name.bytes().all(legal) {
         at.refuse::<()>("a secret's name is 1 to 64 of `A-Z`, `a-z`, `0-9`, `-`, `_` and `.`");
     }
+    referred(Some(tenant), name, at, places)
+}
+
+/// Where secrets may come from.
+#[derive(Clone, Copy)]
+pub(super) struct Places<'p> {
+    /// The environment.
+    pub(super) env: &'p Environment,
+    /// The secrets that are in use.
+    pub(super) known: &'p Secrets,
+    /// What lies here is the gateway's own.
+    pub(super) own_dir: Option<&'p Path>,
+}
+
+/// Reads where the value of a secret is, of a tenant or of the deployment, and its value.
+pub(super) fn referred(
+    tenant: Option<&TenantName>,
+    name: &str,
+    at: &At<'_>,
+    places: Places<'_>,
+) -> Option<Secret> {
+    let Places { env, known, own_dir } = places;
     let fields = at.map(&["file", "env"])?;
     let (place, origin) = match (fields.get("file"), fields.get("env")) {
         (Some(file), None) => {

@@ -224,8 +224,24 @@ const BROKEN: &[(&str, &str)] = &[
         "6: tenants.beta.issuers[0]: tenant `acme` accepts `https://a.example` with the audience `x` already",
     ),
     (
-        "    issuers: [{issuer: https://a.example, introspection: {}}]",
-        "3: tenants.acme.issuers[0].introspection: introspection is not supported yet",
+        "    issuers: [{issuer: https://a.example, introspection: {endpoint: https://a.example/i, client_id: a}}]",
+        "3: tenants.acme.issuers[0].introspection.secret: missing",
+    ),
+    (
+        "    issuers: [{issuer: https://a.example, introspection: {endpoint: http://a.example/i, client_id: a, secret: t}}]\n    secrets: {t: {env: CRM_TOKEN}}",
+        "3: tenants.acme.issuers[0].introspection.endpoint: found an `http` URL, expected `https`",
+    ),
+    (
+        "    issuers: [{issuer: https://a.example, introspection: {endpoint: https://a.example/i, client_id: a, secret: u}}]\n    secrets: {t: {env: CRM_TOKEN}}",
+        "3: tenants.acme.issuers[0].introspection.secret: the tenant has no secret `u`",
+    ),
+    (
+        "    issuers: [{issuer: https://a.example, jwks_uri: https://a.example/k, introspection: {endpoint: https://a.example/i, client_id: a, secret: t}}]\n    secrets: {t: {env: CRM_TOKEN}}",
+        "3: tenants.acme.issuers[0].jwks_uri: an issuer with `introspection` has none: its tokens are not read here",
+    ),
+    (
+        "    secrets: {t: {env: CRM_TOKEN}}\n    issuers:\n      - {issuer: https://a.example, introspection: {endpoint: https://a.example/i, client_id: a, secret: t}}\n      - {issuer: https://b.example, introspection: {endpoint: https://b.example/i, client_id: a, secret: t}}",
+        "6: tenants.acme.issuers[1]: another issuer of this tenant has `introspection`",
     ),
     ("    secrets: {a: s3cret}", "3: tenants.acme.secrets.a: found text, expected a map"),
     ("    secrets:\n      a: {env: ABSENT}", "4: tenants.acme.secrets.a.env: the variable is not set"),

@@ -5,31 +5,58 @@ use std::path::Path;
 
 use fondaco::auth::dev_issuer::DevIssuer;
 use fondaco::model::clock::Clock;
+use fondaco::model::limits::Limits;
 use jsonwebtoken::Algorithm;
 use jsonwebtoken::EncodingKey;
 use jsonwebtoken::Header;
 use serde_json::Value;
 use serde_json::json;
+use tokio::time::Instant;
 
+use crate::harness::gateway::Caller;
+use crate::harness::issuer::Issuer;
 use crate::harness::process;
 use crate::harness::process::Process;
+
+/// A token that says nothing by itself.
+const OPAQUE: &str = "opaque-and-revoked";
 
 /// `fondaco dev` with a token for every variable of the cases.
 struct Target {
     _process: Process,
+    _issuer: Issuer,
     state: tempfile::TempDir,
     authority: String,
+    /// When the opaque token was revoked, which was good until then.
+    revoked: Instant,
 }
 
 async fn start() -> Target {
-    let state = tempfile::tempdir().unwrap();
+    let (state, issuer) = (tempfile::tempdir().unwrap(), Issuer::start("").await);
+    let tenants = state.path().join("tenants.yaml");
+    let asked = format!(
+        "issuers: [{{issuer: \"{}\", tenant_claim: tenant, introspection: {{endpoint: \"{}\", client_id: cases, \
+         secret: {{env: CASES_SECRET}}}}}}]\ntenants: {{}}\n",
+        issuer.url(),
+        issuer.introspection(),
+    );
+    std::fs::write(&tenants, asked).unwrap();
     let mut command = process::fondaco();
     command.args(["dev", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--data-dir"]);
-    command.arg(state.path());
+    command.arg(state.path()).arg("--tenants").arg(&tenants).env("CASES_SECRET", "for tests");
     let mut process = Process::start(&mut command);
     let endpoint = process.line("endpoint: ").await;
     let authority = endpoint.strip_prefix("http://").unwrap().strip_suffix("/mcp").unwrap().to_owned();
-    Target { _process: process, state, authority }
+    let good = json!({
+        "active": true, "sub": "alice", "tenant": "demo", "scope": "demo.use", "aud": endpoint,
+        "exp": Clock::default().now() + 3600,
+    });
+    issuer.says(OPAQUE, good);
+    let caller =
+        Caller { addr: authority.parse().unwrap(), path: "/mcp".to_owned(), token: OPAQUE.to_owned() };
+    assert_eq!(caller.rpc("server/discover", json!({})).await.status, 200);
+    issuer.says(OPAQUE, json!({"active": false}));
+    Target { _process: process, _issuer: issuer, state, authority, revoked: Instant::now() }
 }
 
 /// The issuer's own signature under any header.
@@ -96,8 +123,7 @@ fn variables(target: &Target) -> BTreeMap<&'static str, String> {
         ),
         ("TOKEN_CRIT", critical(&pem, &public, &good)),
         ("TOKEN_HS_CONFUSION", confused),
-        // Opaque tokens are not taken by this issuer at all.
-        ("TOKEN_REVOKED", "opaque-and-unknown".to_owned()),
+        ("TOKEN_REVOKED", OPAQUE.to_owned()),
         ("ORIGIN_OK", base),
     ])
 }
@@ -158,28 +184,15 @@ async fn send(target: &Target, cases: &[&Value]) -> Vec<String> {
 async fn every_wrong_request_gets_the_one_right_answer() {
     let target = start().await;
     let cases = cases();
-    let later: BTreeMap<String, Value> =
-        serde_json::from_str(&read(&process::root().join("tests/cases/later.json"))).unwrap();
-    let is_later = |case: &&Value| later.contains_key(case["id"].as_str().unwrap());
-    let now: Vec<&Value> = cases.iter().filter(|case| !is_later(case)).collect();
-    let said = send(&target, &now).await;
-    let expected = format!("{} passed, 0 failed, 0 skipped", now.len());
-    assert_eq!(said.last(), Some(&expected), "{said:#?}");
-    assert_eq!(now.len() + later.len(), cases.len(), "later.json speaks of unknown cases");
-}
-
-#[tokio::test]
-async fn a_case_that_waits_for_a_feature_fails_until_it_is_there() {
-    let target = start().await;
-    let cases = cases();
-    let later: BTreeMap<String, Value> =
-        serde_json::from_str(&read(&process::root().join("tests/cases/later.json"))).unwrap();
-    // Some cannot fail yet: what they speak of is refused altogether.
-    let waiting: Vec<&Value> = cases
+    // A token that was revoked is good for as long as its issuer's word counts.
+    let (revoked, others): (Vec<&Value>, Vec<&Value>) = cases
         .iter()
-        .filter(|case| later.get(case["id"].as_str().unwrap()).is_some_and(|why| why["passes"] != true))
-        .collect();
-    let said = send(&target, &waiting).await;
-    let failed = said.iter().filter(|line| line.starts_with("FAIL ")).count();
-    assert_eq!(failed, waiting.len(), "take what passes off tests/cases/later.json: {said:#?}");
+        .partition(|case| case["needs"].as_array().is_some_and(|all| all.contains(&json!("TOKEN_REVOKED"))));
+    assert_eq!(revoked.len(), 1);
+    for some in [others, revoked] {
+        let said = send(&target, &some).await;
+        let expected = format!("{} passed, 0 failed, 0 skipped", some.len());
+        assert_eq!(said.last(), Some(&expected), "{said:#?}");
+        tokio::time::sleep_until(target.revoked + Limits::default().introspection_time).await;
+    }
 }

@@ -15,6 +15,7 @@ mod edge;
 mod faults;
 mod harness;
 mod identity;
+mod introspection;
 mod isolation;
 mod ladder;
 mod legacy_backends;

@@ -46,8 +46,7 @@ impl Metrics {
 
     pub(super) fn register_rooms(&mut self) {
         let registry = &mut self.registry;
-        registry.register("token_cache", "Lookups of verified tokens", self.token_cache.clone());
-        registry.register("key_fetches", "Fetches of issuers' metadata and keys", self.key_fetches.clone());
+        self.auth.register(registry);
         registry.register("upstream_requests", "Requests to backends", self.upstream_requests.clone());
         registry.register_with_unit(
             "upstream_duration",

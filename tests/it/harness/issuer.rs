@@ -13,8 +13,11 @@
 //!   issuer with the algorithms `ES256` and `RS256` and the tenant claim `tenant` (`acme`).
 //! - [`Issuer::behave`] makes it fail, hang, lie or flood, in metadata and keys alike.
 //! - [`Issuer::rotate`] replaces its keys; tokens minted before are then signed with unknown ones.
+//! - [`Issuer::says`] is what its introspection endpoint says of an opaque token; [`Issuer::questions`] what
+//!   it was asked.
 //! - The RSA key is one for the whole process (making one takes long); EC keys are never shared.
 
+use std::collections::HashMap;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::LazyLock;
@@ -103,6 +106,17 @@ struct Shared {
     stranger: EncodingKey,
     metadata_fetches: AtomicUsize,
     key_fetches: AtomicUsize,
+    answers: Mutex<HashMap<String, String>>,
+    questions: Mutex<Vec<Question>>,
+}
+
+/// What the introspection endpoint was asked.
+#[derive(Clone, Debug)]
+pub struct Question {
+    /// The `Authorization` header.
+    pub authorization: String,
+    /// The form.
+    pub form: HashMap<String, String>,
 }
 
 struct Now {
@@ -137,6 +151,8 @@ impl Issuer {
             stranger: ec_key(),
             metadata_fetches: AtomicUsize::new(0),
             key_fetches: AtomicUsize::new(0),
+            answers: Mutex::default(),
+            questions: Mutex::default(),
         });
         let serving = tokio::spawn(serve(listener, shared.clone()));
         Self { shared, serving }
@@ -155,6 +171,21 @@ impl Issuer {
     /// From now on it answers so.
     pub fn behave(&self, behaviour: Behaviour) {
         self.shared.now().behaviour = behaviour;
+    }
+
+    /// Where it is asked about tokens.
+    pub fn introspection(&self) -> String {
+        format!("{}/introspect", self.shared.url)
+    }
+
+    /// From now on it says this text of a token; of any other, that it is not active.
+    pub fn says(&self, token: &str, answer: impl ToString) {
+        self.shared.answers.lock().unwrap().insert(token.to_owned(), answer.to_string());
+    }
+
+    /// What it was asked so far.
+    pub fn questions(&self) -> Vec<Question> {
+        self.shared.questions.lock().unwrap().clone()
     }
 
     /// Replaces its keys, and their ids.
@@ -344,8 +375,31 @@ impl Shared {
         self.now.lock().expect("nobody panicked while holding it")
     }
 
-    async fn answer(&self, path: &str) -> Response<UnsyncBoxBody<Bytes, Infallible>> {
+    async fn introspect(&self, request: Request<Incoming>) -> String {
+        let all = request.headers().get_all("authorization");
+        let authorization = all.iter().map(|value| value.to_str().unwrap()).collect::<Vec<_>>().join(", ");
+        let body = request.into_body().collect().await.unwrap().to_bytes();
+        let form: HashMap<_, _> = url::form_urlencoded::parse(&body).into_owned().collect();
+        let answer = self.answers.lock().unwrap().get(&form["token"]).cloned();
+        self.questions.lock().unwrap().push(Question { authorization, form });
+        answer.unwrap_or_else(|| json!({"active": false}).to_string())
+    }
+
+    async fn answer(&self, request: Request<Incoming>) -> Response<UnsyncBoxBody<Bytes, Infallible>> {
+        let path = request.uri().path().to_owned();
         let behaviour = self.now().behaviour;
+        if path == format!("{}/introspect", self.path) {
+            let answer = self.introspect(request).await;
+            return match behaviour {
+                Behaviour::Status(status) => document(status, &json!({"active": true})),
+                Behaviour::Hang => std::future::pending().await,
+                Behaviour::Garbage => document(200, &json!("<html>")),
+                Behaviour::Flood => flood(),
+                Behaviour::Serve | Behaviour::OpenId | Behaviour::OtherIssuer | Behaviour::Withdrawn => {
+                    Response::new(Full::new(Bytes::from(answer)).boxed_unsync())
+                }
+            };
+        }
         let openid = path == format!("{}/.well-known/openid-configuration", self.path);
         let oauth = path == format!("/.well-known/oauth-authorization-server{}", self.path);
         let keys = path == format!("{}/jwks", self.path);
@@ -387,7 +441,7 @@ async fn serve(listener: TcpListener, shared: Arc<Shared>) {
         connections.spawn(async move {
             let service = service_fn(|request: Request<Incoming>| {
                 let shared = shared.clone();
-                async move { Ok::<_, Infallible>(shared.answer(request.uri().path()).await) }
+                async move { Ok::<_, Infallible>(shared.answer(request).await) }
             });
             // A client that leaves early is no failure of the issuer's.
             http1::Builder::new().serve_connection(TokioIo::new(stream), service).await.ok();

@@ -235,9 +235,10 @@ mod tests {
     use crate::model::limits::Limits;
     use crate::model::name::TenantName;
     use crate::model::scope::Scopes;
+    use crate::protocol::able::Able;
 
     fn key(name: &str) -> Key {
-        Key { principal: name.to_owned(), extensions: BTreeSet::new() }
+        Key { principal: name.to_owned(), extensions: BTreeSet::new(), able: Able::default() }
     }
 
     fn new(_: &Key) -> Own {
@@ -249,7 +250,7 @@ mod tests {
             scopes: Scopes::default(),
             expires_at: u64::MAX,
         };
-        Own::new(&Arc::new(alice), &[], |_| BTreeSet::new())
+        Own::new(&Arc::new(alice), &[], |_| (BTreeSet::new(), Able::default()))
     }
 
     /// Those that are kept, and their weight.
