@@ -82,7 +82,7 @@ impl Store {
         let every = self.0.limits.changes_time;
         while !stop.is_cancelled() {
             // Failures are told by whoever needs the database next.
-            if let Ok(seq) = self.look().await {
+            if let Some(Ok(seq)) = stop.run_until_cancelled(self.look()).await {
                 self.note(seq);
             }
             // Jittered, so that replicas do not look at the same time.

@@ -90,6 +90,9 @@ pub enum OpenError {
     /// Its schema was made by something else.
     #[error("migration {0} of the database is not the one that this program knows")]
     Changed(i64),
+    /// The role that connects is not the schema's owner.
+    #[error("this role may not change the database's schema: migrate as the role that owns it")]
+    NotOwner,
     /// The schema could not be brought up to date.
     #[error("the database's schema cannot be brought up to date")]
     Migration(#[source] Cause),
@@ -106,7 +109,11 @@ impl OpenError {
             MigrateError::VersionMissing(number) => Self::Newer(*number),
             MigrateError::VersionMismatch(number) => Self::Changed(*number),
             MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _) => {
-                Self::Migration(Cause::of(error))
+                match error.as_database_error().and_then(|error| error.code()) {
+                    // spec: PostgreSQL, appendix A: insufficient privilege
+                    Some(code) if code == "42501" => Self::NotOwner,
+                    _ => Self::Migration(Cause::of(error)),
+                }
             }
             _ => Self::Migration(Cause::said("its record of migrations is not usable")),
         }

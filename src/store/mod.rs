@@ -32,7 +32,6 @@ use crate::model::limits::Limits;
 use crate::seal::KeyRing;
 use crate::store::engine::Engine;
 use crate::store::engine::postgres::Postgres;
-use crate::store::engine::sqlite;
 use crate::store::engine::sqlite::Sqlite;
 use crate::store::error::OpenError;
 
@@ -122,9 +121,9 @@ impl Store {
         }
     }
 
-    /// Whether there is an embedded database in `data_dir`.
-    pub fn is_embedded_in(data_dir: &Path) -> bool {
-        data_dir.join(sqlite::FILE).exists()
+    /// Whether it is the embedded one, which has one process.
+    pub fn is_embedded(&self) -> bool {
+        matches!(self.0.engine, Engine::Sqlite(_))
     }
 
     fn of(engine: Engine, keys: Arc<KeyRing>, clock: Clock, limits: Arc<Limits>) -> Self {

@@ -41,7 +41,7 @@ pub struct Whole {
 }
 
 /// A secret with its value.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Value {
     /// Its name in the tenant.
     pub name: String,

@@ -193,10 +193,10 @@ impl Store {
     ) -> Result<(Written, Option<u64>), Stop> {
         let now = self.0.clock.now();
         let revision = next_revision(tx, scope).await?;
-        if let Some(once) = &write.once {
-            if let Some(answer) = answers::find(tx, scope, write.actor, once, self, now).await? {
-                return Ok((Written::Before(answer), None));
-            }
+        if let Some(once) = &write.once
+            && let Some(answer) = answers::find(tx, scope, write.actor, once, self, now).await?
+        {
+            return Ok((Written::Before(answer), None));
         }
         let change = work.run(tx, revision, now).await?;
         audit::append(tx, scope, write.actor, &change, now).await?;

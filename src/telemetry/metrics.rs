@@ -5,6 +5,7 @@
 pub mod asks;
 mod kept;
 mod register;
+mod store;
 
 use std::time::Duration;
 
@@ -19,6 +20,7 @@ use prometheus_client::registry::Registry;
 use crate::telemetry::metrics::asks::Asks;
 
 pub use crate::telemetry::metrics::kept::CacheMetrics;
+pub use crate::telemetry::metrics::store::StoreMetrics;
 
 /// The media type of [`Metrics::encode`].
 pub const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -186,6 +188,8 @@ pub struct Metrics {
     /// What the cache counts.
     pub cache: CacheMetrics,
     config_reloads: Family<ByOutcome, Counter>,
+    /// What reading tenants from the database counts.
+    pub store: StoreMetrics,
     panics: Counter,
     /// What backends ask of clients.
     pub asks: Asks,
@@ -226,6 +230,7 @@ impl Metrics {
             tool_aliases: Counter::default(),
             cache: CacheMetrics::default(),
             config_reloads: Family::default(),
+            store: StoreMetrics::default(),
             panics: Counter::default(),
             asks: Asks::default(),
         };
@@ -234,6 +239,7 @@ impl Metrics {
         metrics.register_rooms();
         metrics.asks.register(&mut metrics.registry);
         metrics.cache.register(&mut metrics.registry);
+        metrics.store.register(&mut metrics.registry);
         metrics
     }
 

@@ -19,12 +19,14 @@ use crate::model::scope::Scopes;
 use crate::model::tenant::Backend;
 use crate::model::tenant::Tenant;
 use crate::tenant::backend;
+use crate::tenant::document;
 use crate::tenant::file::Accepted;
 use crate::tenant::file::Entry;
 use crate::tenant::file::Loader;
 use crate::tenant::index;
 use crate::tenant::issuer;
 use crate::tenant::secret;
+use crate::tenant::secret::Secret;
 
 const KEYS: [&str; 10] = [
     "hosts",
@@ -108,7 +110,7 @@ fn hosts(loader: &mut Loader<'_>, fields: &Fields<'_>, name: &TenantName) -> Vec
     for at in fields.get("hosts").map_or_else(Vec::new, |at| at.list()) {
         let Some(host) = host(&at, loader.public.primary.scheme()) else { continue };
         for authority in public::authorities(&format!("{}://{host}", loader.public.primary.scheme())) {
-            if let Some(owner) = loader.hosts.insert(authority, format!("tenant `{name}`")) {
+            if let Some(owner) = loader.hosts.insert(authority, document::owner(name.as_str())) {
                 at.refuse::<()>(format!("`{host}` is claimed by {owner} already"));
                 break;
             }
@@ -180,11 +182,23 @@ fn claim(loader: &mut Loader<'_>, at: &At<'_>, url: &Arc<str>, audiences: &[Arc<
 
 fn backends(loader: &mut Loader<'_>, fields: &Fields<'_>, tenant: &TenantName) -> Vec<Arc<Backend>> {
     let declared = fields.get("secrets").map_or_else(Vec::new, |at| at.entries());
-    let read = declared
-        .iter()
-        .filter_map(|(name, at)| secret::read(tenant, name, at, loader.env, loader.known, loader.own_dir));
-    let secrets: Vec<_> = read.collect();
-    let names: Vec<&str> = declared.iter().map(|(name, _)| *name).collect();
+    let mut names: Vec<&str> = declared.iter().map(|(name, _)| *name).collect();
+    let values = loader.values.take();
+    let secrets: Vec<Secret> = match &values {
+        None => {
+            let read = declared.iter().filter_map(|(name, at)| {
+                secret::read(tenant, name, at, loader.env, loader.known, loader.own_dir)
+            });
+            read.collect()
+        }
+        Some(values) => {
+            if let Some(at) = fields.get("secrets") {
+                at.refuse_hint::<()>("secrets are no part of this document", "each is written by itself");
+            }
+            names = values.iter().map(|value| value.name.as_str()).collect();
+            values.iter().map(|value| secret::stored(tenant, value, loader.known)).collect()
+        }
+    };
     let entries = fields.get("backends").map_or_else(Vec::new, |at| at.entries());
     let backends =
         entries.iter().filter_map(|(name, at)| backend::read(name, at, &secrets, &names)).map(Arc::new);

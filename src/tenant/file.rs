@@ -14,6 +14,7 @@ use crate::config::report::Report;
 use crate::model::endpoint::Issuer;
 use crate::model::name::TenantName;
 use crate::model::tenant::Tenant;
+use crate::store::serving::Value;
 use crate::tenant::entry;
 use crate::tenant::issuer;
 use crate::tenant::secret::Secrets;
@@ -75,6 +76,8 @@ pub struct Loader<'l> {
     pub(super) known: &'l Secrets,
     /// Where the gateway's own keys are.
     pub(super) own_dir: Option<&'l Path>,
+    /// The secrets of the tenant that is being read, where they are stored and not referred to.
+    pub(super) values: Option<Vec<Value>>,
     pub(super) loaded: Loaded,
     /// Who has an authority.
     pub(super) hosts: HashMap<String, String>,
@@ -99,7 +102,7 @@ impl<'l> Loader<'l> {
         let hosts = authorities.map(|authority| (authority, "the deployment".to_owned())).collect();
         let loaded = Loaded::default();
         let (pairs, earlier, report) = (HashMap::new(), HashSet::new(), Report::default());
-        Self { public, env, known, own_dir, loaded, hosts, pairs, earlier, report }
+        Self { public, env, known, own_dir, values: None, loaded, hosts, pairs, earlier, report }
     }
 
     /// Reads one file's text; `source` is its name in messages.

@@ -61,7 +61,7 @@ const ROOMS: &[(&str, &[&str])] = &[
         "app",
         &[
             "model", "protocol", "exchange", "seal", "egress", "policy", "auth", "tenant", "stream",
-            "backend", "catalog", "router", "methods", "listen", "legacy", "error", "cache",
+            "backend", "catalog", "router", "methods", "listen", "legacy", "error", "cache", "store",
         ],
     ),
     (

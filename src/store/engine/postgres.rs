@@ -27,6 +27,9 @@ use crate::store::engine::Tx;
 /// Writers take numbers of changes one after another. The number is a lock's name, ours in this database.
 pub(super) const QUEUE: &str = "select pg_advisory_xact_lock(7308324465910541668)";
 
+/// Who migrates and grants waits for who does so already.
+const ONE_BY_ONE: &str = "select pg_advisory_lock(7308324465910541669)";
+
 /// Wakes those who listen, once the transaction is written.
 pub(super) const WAKE: &str = "select pg_notify('fondaco', '')";
 
@@ -34,9 +37,6 @@ const CHANNEL: &str = "fondaco";
 
 /// The table that says which migrations are applied.
 const MIGRATIONS: &str = "_sqlx_migrations";
-
-/// How long a connection rests before it is asked whether it is still there.
-const RESTED: Duration = Duration::from_secs(1);
 
 /// The connections to a server.
 pub(in crate::store) struct Postgres {
@@ -66,11 +66,9 @@ impl Postgres {
             .acquire_timeout(wait)
             .test_before_acquire(false)
             // The pool's own test waits for ever for a server that fell silent.
-            .before_acquire(move |connection, meta| {
-                Box::pin(async move {
-                    let rested = meta.idle_for >= RESTED;
-                    Ok(!rested || timeout(wait / 3, connection.ping()).await.is_ok_and(|pong| pong.is_ok()))
-                })
+            .before_acquire(move |connection, _| {
+                let pong = timeout(wait / 3, connection.ping());
+                Box::pin(async move { Ok(pong.await.is_ok_and(|pong| pong.is_ok())) })
             })
             .connect_lazy_with(options);
         Ok(Self { pool, patience: patience + wait })
@@ -124,7 +122,7 @@ impl Postgres {
     ) -> Result<(), OpenError> {
         let mut connection =
             PgConnection::connect_with(&options(url)?).await.map_err(|error| OpenError::away(&error))?;
-        // It takes a lock of the server's, which others wait for.
+        sqlx::raw_sql(ONE_BY_ONE).execute(&mut connection).await.map_err(|error| OpenError::away(&error))?;
         let migrated = migrator.run(&mut connection).await.map_err(|error| OpenError::of(&error));
         let granted = match (&migrated, role) {
             (Ok(()), Some(role)) => {

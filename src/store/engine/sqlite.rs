@@ -23,7 +23,7 @@ use crate::store::engine::Failure;
 use crate::store::engine::Tx;
 
 /// The database's name in the data directory.
-pub(in crate::store) const FILE: &str = "fondaco.db";
+const FILE: &str = "fondaco.db";
 
 /// What the process that has it open holds locked.
 const LOCK: &str = "fondaco.db.lock";
