@@ -200,6 +200,7 @@ tenants:
         let (good, text) = run("[egress]\nallow = [\"10.1.0.0/16\"]\n", TENANTS);
         let expected = "\
 ok
+source: the file tenants.yaml
 tenants: 1, endpoints: 2
   acme crm: mcp http://10.0.0.7/mcp
   acme wiki: mcp https://wiki.example/mcp, era legacy

@@ -61,6 +61,8 @@ enum ReadError {
     Open(#[from] OpenError),
     #[error(transparent)]
     Store(#[from] StoreError),
+    #[error("reading the tenants ended unexpectedly")]
+    Ended,
 }
 
 impl Tenants {
@@ -94,7 +96,7 @@ impl Tenants {
                     if !std::mem::replace(&mut away, true) {
                         let cause = std::error::Error::source(&error).map(ToString::to_string);
                         let cause = cause.unwrap_or_default();
-                        tracing::error!(%error, cause, "the database cannot be read: the tenants stay what they were");
+                        tracing::error!(%error, cause, "the tenants in the database cannot be read, and stay what they were");
                     }
                     let pause = PAUSE.mul_f64(1.0 + chance::fraction());
                     shutdown.run_until_cancelled(sleep(pause)).await;
@@ -115,11 +117,8 @@ impl Tenants {
             Ok(Some(news)) => {
                 let sources = self.sources().clone();
                 let read = tokio::task::spawn_blocking(move || known.after(&sources, news)).await;
-                // It ends by itself, or not at all.
-                let Ok((known, loaded)) = read else {
-                    tracing::error!("reading the tenants ended unexpectedly: all of them are read again");
-                    return (Known::default(), Ok(()));
-                };
+                // What it knew is lost with it: everything is read again.
+                let Ok((known, loaded)) = read else { return (Known::default(), Err(ReadError::Ended)) };
                 metrics.store.read(Outcome::Ok);
                 metrics.store.refused(known.tenants.values().filter(|held| held.refused.is_some()).count());
                 self.swap(loaded);

@@ -444,7 +444,7 @@ async fn check_refuses_what_serve_would() {
     let check = ["check", "--tenants", "t.yaml"];
     let any = [("FONDACO_LISTEN", "127.0.0.1:0"), ("FONDACO_ADMIN__LISTEN", "127.0.0.1:0")];
     let (code, out, _) = run(dir.path(), &check, &[]).await;
-    assert_eq!((code, out.as_str()), (Some(0), "ok\ntenants: 0, endpoints: 0\n"));
+    assert_eq!((code, out.as_str()), (Some(0), "ok\nsource: the file t.yaml\ntenants: 0, endpoints: 0\n"));
     assert!(!dir.path().join("fondaco-data").exists(), "it only looks");
 
     let keyring = dir.path().join("fondaco-data/keyring");

@@ -5,6 +5,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use secrecy::ExposeSecret;
+use sqlx::ConnectOptions as _;
 use sqlx::Connection as _;
 use sqlx::PgConnection;
 use sqlx::PgPool;
@@ -143,7 +144,7 @@ impl Postgres {
 
 fn options(url: &PostgresUrl) -> Result<PgConnectOptions, OpenError> {
     let options = PgConnectOptions::from_str(url.url.expose_secret()).map_err(|_| OpenError::Url)?;
-    let options = options.application_name("fondaco");
+    let options = options.application_name("fondaco").disable_statement_logging();
     Ok(match &url.password {
         Some(password) => options.password(password.expose_secret()),
         None => options,

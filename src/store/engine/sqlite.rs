@@ -8,6 +8,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::path::PathBuf;
 
+use sqlx::ConnectOptions as _;
 use sqlx::Connection as _;
 use sqlx::SqlitePool;
 use sqlx::migrate::Migrator;
@@ -57,7 +58,8 @@ impl Sqlite {
             // What was acknowledged survives a power cut.
             .synchronous(SqliteSynchronous::Full)
             .foreign_keys(true)
-            .busy_timeout(limits.statement_time);
+            .busy_timeout(limits.statement_time)
+            .disable_statement_logging();
         let pool =
             |most| SqlitePoolOptions::new().max_connections(most).acquire_timeout(limits.database_wait);
         let writer = pool(1).connect_lazy_with(options.clone());

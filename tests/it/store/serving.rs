@@ -181,7 +181,7 @@ async fn calls_go_on_while_the_database_is_away() {
     assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
     let log = serving.log();
     assert!(
-        log.contains("the database cannot be read") && log.contains("the database is there again"),
+        log.contains("in the database cannot be read") && log.contains("the database is there again"),
         "{log}"
     );
     // Neither the URL nor a password is told.
