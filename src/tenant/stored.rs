@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::sleep;
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::report::Report;
@@ -35,6 +36,9 @@ use crate::tenant::source::Tenants;
 
 /// Between two tries to read, at least; jittered.
 const PAUSE: Duration = Duration::from_millis(500);
+
+/// How long nothing may be heard before it is asked whether the database is there.
+const SILENCE: Duration = Duration::from_secs(5);
 
 /// What is known of the database's content.
 #[derive(Default)]
@@ -86,9 +90,8 @@ impl Tenants {
                         tracing::info!("the database is there again");
                     }
                     // The feed also tells of what this process wrote.
-                    if shutdown.run_until_cancelled(changes.changed()).await.is_none() {
-                        return;
-                    }
+                    let news = timeout(SILENCE, changes.changed());
+                    shutdown.run_until_cancelled(news).await;
                 }
                 (now, Err(error)) => {
                     known = now;

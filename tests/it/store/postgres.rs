@@ -4,14 +4,18 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use fondaco::store::Store;
+use fondaco::store::answers::Answer;
+use fondaco::store::answers::Once;
 use fondaco::store::changes::What;
 use fondaco::store::error::OpenError;
 use fondaco::store::error::StoreError;
+use fondaco::store::write::Write;
 use sqlx::Connection;
 use sqlx::Row;
 use tokio_util::sync::CancellationToken;
 
 use crate::harness::database::Database;
+use crate::store::CLI;
 use crate::store::backend;
 use crate::store::now;
 use crate::store::tenant;
@@ -157,8 +161,7 @@ async fn a_write_whose_connection_is_ended_is_tried_again() {
                 acknowledged += 1;
             }
             Err(StoreError::Busy(_)) => assert!(!there, "round {round}"),
-            // Tried again after an end that was not heard of.
-            Err(StoreError::Unknown(_) | StoreError::Exists) => unknown += 1,
+            Err(StoreError::Unknown(_)) => unknown += 1,
             Err(other) => panic!("round {round}: {other:?}"),
         }
     }
@@ -167,6 +170,34 @@ async fn a_write_whose_connection_is_ended_is_tried_again() {
     assert!(rows >= acknowledged && rows <= acknowledged + unknown, "{rows} {acknowledged} {unknown}");
     let recorded = database.count("select count(*) from audit where object like 'backends/b%'").await;
     assert_eq!(recorded, rows);
+}
+
+/// F22, STO-03: who asks again under the same key writes once.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_write_that_is_asked_for_again_is_written_once() {
+    let database = Database::postgres().await;
+    let store = database.open().await;
+    let acme = tenant("acme");
+    now(store.tenants().create(&write(), &acme, "{}", &BTreeSet::new()).await.unwrap());
+    let end_all = "select count(pg_terminate_backend(pid)) from pg_stat_activity \
+                   where datname = current_database() and usename = 'fondaco_test_serve'";
+    let answer = |revision| Answer { status: 201, body: String::new(), revision };
+    for round in 0..40 {
+        let (key, name) = (format!("k{round}"), backend(&format!("b{round}")));
+        let once = Once { key: &key, request: b"r", answer: &answer };
+        let (backends, by) = (store.backends(), Write { actor: &CLI, once: Some(once) });
+        for attempt in 0.. {
+            let killed = database.count(end_all);
+            let (_, written) = tokio::join!(killed, backends.create(&by, &acme, &name, "{}"));
+            match written {
+                Ok(_) => break,
+                Err(StoreError::Busy(_) | StoreError::Unknown(_)) => assert!(attempt < 50, "round {round}"),
+                Err(other) => panic!("round {round}: {other:?}"),
+            }
+        }
+    }
+    assert_eq!(database.count("select count(*) from backends").await, 40);
+    assert_eq!(database.count("select count(*) from audit where action = 'backend.create'").await, 40);
 }
 
 #[tokio::test(flavor = "multi_thread")]
