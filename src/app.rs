@@ -16,6 +16,7 @@ use crate::methods::checks::Checks;
 use crate::model::clock::Clock;
 use crate::model::limits::Limits;
 use crate::seal::KeyRing;
+use crate::store::Store;
 use crate::stream::budget::Budget;
 use crate::telemetry::metrics::Metrics;
 use crate::tenant::source::Tenants;
@@ -30,6 +31,8 @@ pub struct App {
     pub baggage: Vec<String>,
     /// Who the tenants are, now.
     pub tenants: Arc<Tenants>,
+    /// Where they live, if no file declares them.
+    pub store: Option<Store>,
     /// Who may come in.
     pub auth: Authenticator,
     /// What each tenant serves.

@@ -26,6 +26,7 @@ pub mod protocol;
 pub mod router;
 pub mod seal;
 pub mod serve;
+pub mod store;
 pub mod stream;
 pub mod telemetry;
 pub mod tenant;

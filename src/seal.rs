@@ -1,4 +1,5 @@
-//! Handles: what we give to a client and take back, sealed so that it opens for nobody else.
+//! Handles: what we give to a client and take back, sealed so that it opens for nobody else; and
+//! secrets at rest, likewise.
 //!
 //! A handle is `base64url(key id ‖ nonce ‖ AES-256-GCM-SIV(expiry ‖ payload))`. Everything that it
 //! is bound to is associated data, and every purpose has a key of its own, so that a handle
@@ -14,8 +15,10 @@ use std::io;
 use std::path::PathBuf;
 
 use aws_lc_rs::aead;
+use aws_lc_rs::constant_time;
 use aws_lc_rs::digest;
 use aws_lc_rs::hkdf;
+use aws_lc_rs::hmac;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use zeroize::Zeroize;
@@ -42,10 +45,13 @@ pub enum Purpose {
     State,
     /// A task that goes on at a backend.
     Task,
+    /// A tenant's secret, at rest.
+    Secret,
 }
 
 impl Purpose {
-    const ALL: [Purpose; 4] = [Purpose::Cursor, Purpose::Session, Purpose::State, Purpose::Task];
+    const ALL: [Purpose; 5] =
+        [Purpose::Cursor, Purpose::Session, Purpose::State, Purpose::Task, Purpose::Secret];
 
     /// The HKDF label. Labels are never reused with another meaning.
     fn label(self) -> &'static [u8] {
@@ -54,6 +60,7 @@ impl Purpose {
             Purpose::Session => b"fondaco handle 1: session",
             Purpose::State => b"fondaco handle 1: state",
             Purpose::Task => b"fondaco handle 1: task",
+            Purpose::Secret => b"fondaco stored 1: secret",
         }
     }
 }
@@ -132,6 +139,11 @@ pub fn random<const N: usize>() -> [u8; N] {
     bytes
 }
 
+/// Whether two digests are the same, in a time that says nothing of where they differ.
+pub fn is_same(one: &[u8], other: &[u8]) -> bool {
+    constant_time::verify_slices_are_equal(one, other).is_ok()
+}
+
 /// The keys that handles are sealed with.
 pub struct KeyRing(Vec<Key>);
 
@@ -139,6 +151,7 @@ pub struct KeyRing(Vec<Key>);
 struct Key {
     id: [u8; KEY_ID],
     derived: Vec<aead::RandomizedNonceKey>,
+    marking: hmac::Key,
 }
 
 impl KeyRing {
@@ -203,6 +216,18 @@ impl KeyRing {
     }
 }
 
+impl KeyRing {
+    /// A digest of `text` by which it is known again, and that says nothing of it to who has no key.
+    pub fn mark(&self, text: &[u8]) -> Vec<u8> {
+        hmac::sign(&self.0[0].marking, text).as_ref().to_vec()
+    }
+
+    /// Whether `mark` is of `text`, by any key of the ring.
+    pub fn is_mark(&self, text: &[u8], mark: &[u8]) -> bool {
+        self.0.iter().any(|key| hmac::verify(&key.marking, text, mark).is_ok())
+    }
+}
+
 impl fmt::Debug for KeyRing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "KeyRing({} keys)", self.0.len())
@@ -215,7 +240,8 @@ impl Key {
         let id = *hash.as_ref().first_chunk().expect("a SHA-256 digest is longer than a key id");
         let secret = hkdf::Salt::new(hkdf::HKDF_SHA256, b"fondaco").extract(key);
         let derived = Purpose::ALL.iter().map(|purpose| derived_key(&secret, *purpose)).collect();
-        Self { id, derived }
+        let marking = hmac::Key::new(hmac::HMAC_SHA256, &*derived_bytes(&secret, b"fondaco stored 1: mark"));
+        Self { id, derived, marking }
     }
 
     fn open(&self, binding: &Binding<'_>, nonce: &[u8; NONCE], sealed: &[u8]) -> Option<Vec<u8>> {
@@ -228,10 +254,15 @@ impl Key {
 }
 
 fn derived_key(secret: &hkdf::Prk, purpose: Purpose) -> aead::RandomizedNonceKey {
+    let bytes = derived_bytes(secret, purpose.label());
+    aead::RandomizedNonceKey::new(&aead::AES_256_GCM_SIV, &*bytes).expect("the key has AES-256's length")
+}
+
+fn derived_bytes(secret: &hkdf::Prk, label: &[u8]) -> Zeroizing<[u8; 32]> {
     let mut bytes = Zeroizing::new([0; 32]);
     secret
-        .expand(&[purpose.label()], hkdf::HKDF_SHA256)
+        .expand(&[label], hkdf::HKDF_SHA256)
         .and_then(|okm| okm.fill(&mut *bytes))
         .expect("HKDF-SHA256 gives 32 bytes in one block");
-    aead::RandomizedNonceKey::new(&aead::AES_256_GCM_SIV, &*bytes).expect("the key has AES-256's length")
+    bytes
 }

@@ -3,11 +3,14 @@
 use std::future::Future;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use futures_util::future::Either;
 use futures_util::future::join_all;
+use futures_util::future::select;
 use prometheus_client::metrics::gauge::Gauge;
 use tokio::net::TcpListener;
 use tokio::time::Instant;
@@ -40,6 +43,8 @@ use crate::model::clock::Clock;
 use crate::model::name::TenantName;
 use crate::seal::KeyRing;
 use crate::seal::SealError;
+use crate::store::Store;
+use crate::store::error::OpenError;
 use crate::stream::budget::Budget;
 use crate::telemetry::metrics::Metrics;
 use crate::tenant::source::Sources;
@@ -66,6 +71,12 @@ pub enum StartError {
     /// The key ring.
     #[error(transparent)]
     Keys(#[from] SealError),
+    /// There is none, and every process would make another one.
+    #[error("`keys.ring` is empty: processes that share a database need the same keys")]
+    NoRing,
+    /// The database.
+    #[error(transparent)]
+    Database(#[from] OpenError),
     /// The development issuer.
     #[error(transparent)]
     Issuer(#[from] DevIssuerError),
@@ -116,11 +127,18 @@ impl Server {
         let metrics = Arc::new(Metrics::new());
         let (built_in, dev_issuer) = development.map(|d| (d.tenants, d.issuer)).unzip();
         let sources = Sources { built_in, ..Sources::of(&settings) };
-        let tenants = Arc::new(Tenants::open(sources).map_err(StartError::Tenants)?);
+        let declared = sources.built_in.is_some() || sources.file.is_some();
+        let tenants = match declared {
+            true => Tenants::open(sources).map_err(StartError::Tenants)?,
+            false => Tenants::none(sources),
+        };
         let egress = egress(&settings)?;
-        let keys = match &settings.keys.ring[..] {
-            [] => KeyRing::open_or_create(&settings.data_dir)?,
-            ring => KeyRing::new(ring.iter().map(|key| *key.bytes()).collect())?,
+        let (keys, store) = match declared {
+            true => (Arc::new(key_ring(&settings)?), None),
+            false => {
+                let (keys, store) = open_store(&settings, &clock).await?;
+                (keys, Some(store))
+            }
         };
         let limits = Arc::new(accept::fitted(settings.limits.clone()));
         let cache = Cache::new(&limits, metrics.clone());
@@ -145,8 +163,9 @@ impl Server {
             limits,
             baggage: settings.telemetry.baggage.clone(),
             clock,
-            tenants,
-            keys: Arc::new(keys),
+            tenants: Arc::new(tenants),
+            store,
+            keys,
             metrics: metrics.clone(),
             dev_issuer,
             tasks,
@@ -169,7 +188,21 @@ impl Server {
     pub async fn run(self, stop: impl Future<Output = ()>) {
         let Self { app, listeners, admin, background, stop: background_stop } = self;
         let drain = Drain::new();
-        background.spawn(app.tenants.clone().watch(app.metrics.clone(), background_stop.clone()));
+        match app.store.clone() {
+            None => drop(
+                background.spawn(app.tenants.clone().watch(app.metrics.clone(), background_stop.clone())),
+            ),
+            Some(store) => {
+                let feed = store.clone();
+                let stop = background_stop.clone();
+                background.spawn(async move { feed.follow(stop).await });
+                background.spawn(app.tenants.clone().follow(
+                    store,
+                    app.metrics.clone(),
+                    background_stop.clone(),
+                ));
+            }
+        }
         background.spawn(follow(app.clone(), background_stop.clone()));
         background.spawn(background_stop.clone().run_until_cancelled_owned(tend(app.clone())));
         let admin_service = crate::admin::router(admin.clone());
@@ -190,9 +223,13 @@ impl Server {
             drain.clone(),
             app.metrics.connections(),
         );
-        admin.ready.store(true, Ordering::Release);
         let draining = async {
-            stop.await;
+            // Until then nobody would be served here who is served by others.
+            let stop = pin!(stop);
+            if let Either::Left((_, stop)) = select(pin!(app.tenants.loaded()), stop).await {
+                admin.ready.store(true, Ordering::Release);
+                stop.await;
+            }
             let begun = Instant::now();
             tracing::info!("draining");
             admin.ready.store(false, Ordering::Release);
@@ -214,6 +251,9 @@ impl Server {
             app.auth.shutdown().await;
             background.close();
             background.wait().await;
+            if let Some(store) = &app.store {
+                store.close().await;
+            }
         };
         let last = begun + app.limits.drain_total + app.limits.notice_time;
         if timeout_at(last, ending).await.is_err() {
@@ -266,6 +306,42 @@ async fn relink(app: &App, name: &TenantName) {
         None => snapshot.resource(topic),
     };
     app.hub.relink(name, find).await;
+}
+
+/// The keys that are configured, or those of the data directory.
+fn key_ring(settings: &Settings) -> Result<KeyRing, SealError> {
+    match &settings.keys.ring[..] {
+        [] => KeyRing::open_or_create(&settings.data_dir),
+        ring => KeyRing::new(ring.iter().map(|key| *key.bytes()).collect()),
+    }
+}
+
+/// The database that `settings` name, and the keys that its secrets are sealed with. One that is a
+/// server is not connected to yet, but if it is there it has to have the right schema.
+pub async fn open_store(settings: &Settings, clock: &Clock) -> Result<(Arc<KeyRing>, Store), StartError> {
+    let limits = Arc::new(settings.limits.clone());
+    match &settings.database.server {
+        None => {
+            let keys = Arc::new(key_ring(settings)?);
+            let store = Store::embedded(&settings.data_dir, keys.clone(), clock.clone(), limits).await?;
+            Ok((keys, store))
+        }
+        Some(_) if settings.keys.ring.is_empty() => Err(StartError::NoRing),
+        Some(url) => {
+            let keys = Arc::new(key_ring(settings)?);
+            let store = Store::server(url, keys.clone(), clock.clone(), limits)?;
+            match store.check().await {
+                Ok(()) => {}
+                Err(error @ OpenError::Away(_)) => {
+                    let cause =
+                        std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default();
+                    tracing::warn!(%error, cause, "not ready until it is");
+                }
+                Err(other) => return Err(other.into()),
+            }
+            Ok((keys, store))
+        }
+    }
 }
 
 fn egress(settings: &Settings) -> Result<Egress, StartError> {

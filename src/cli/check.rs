@@ -50,10 +50,8 @@ pub fn check(args: &CheckArgs, out: &mut impl Write) -> io::Result<bool> {
     let fallback = || Settings::dev(([127, 0, 0, 1], 8080).into(), PathBuf::new());
     let mut sources = Sources::of(&settings.clone().unwrap_or_else(fallback));
     sources.file = args.tenants.clone().or(sources.file);
-    if sources.file.is_none() && settings.is_some() {
-        report.0.push(super::serve::no_tenants());
-    }
-    report.0.extend(settings.as_ref().and_then(own_keys));
+    let stored = sources.file.is_none();
+    report.0.extend(settings.as_ref().and_then(|settings| own_keys(settings, stored)));
     let loaded = sources.load(&Secrets::default()).map_err(|more| report.0.extend(more.0));
     match (settings, loaded) {
         (Some(settings), Ok(loaded)) if report.0.is_empty() => {
@@ -64,7 +62,12 @@ pub fn check(args: &CheckArgs, out: &mut impl Write) -> io::Result<bool> {
 }
 
 /// Why a start would fail on its own keys, where they are not in the configuration.
-fn own_keys(settings: &Settings) -> Option<Problem> {
+fn own_keys(settings: &Settings, stored: bool) -> Option<Problem> {
+    if stored && settings.database.server.is_some() && settings.keys.ring.is_empty() {
+        let hint = "make a key with `openssl rand -base64 32`, and name its file or variable";
+        let message = "missing: processes that share a database need the same keys";
+        return Some(Problem::new("configuration", "keys.ring", message).hint(hint));
+    }
     let looked = if settings.keys.ring.is_empty() { KeyRing::look(&settings.data_dir) } else { Ok(()) };
     let error = anyhow::Error::from(looked.err()?);
     Some(Problem::new("configuration", "data_dir", format!("{error:#}")))
@@ -77,6 +80,14 @@ fn summary(settings: &Settings, sources: &Sources, loaded: Loaded, out: &mut imp
     let directory = Directory::build(&sources.public, loaded, 1);
     let endpoints = directory.endpoints().count();
     writeln!(out, "ok")?;
+    match (&sources.file, &settings.database.server) {
+        (Some(file), _) => writeln!(out, "source: the file {}", file.display())?,
+        // Nothing is connected to, or locked: a gateway may be running.
+        (None, server) => {
+            let place = if server.is_some() { "PostgreSQL" } else { "SQLite in the data directory" };
+            return writeln!(out, "source: the database, {place}: its tenants are not looked at here");
+        }
+    }
     writeln!(out, "tenants: {}, endpoints: {endpoints}", directory.tenants().count())?;
     let mut internal = BTreeSet::new();
     for tenant in directory.tenants() {
@@ -194,6 +205,7 @@ tenants:
         let (good, text) = run("[egress]\nallow = [\"10.1.0.0/16\"]\n", TENANTS);
         let expected = "\
 ok
+source: the file tenants.yaml
 tenants: 1, endpoints: 2
   acme crm: mcp http://10.0.0.7/mcp
   acme wiki: mcp https://wiki.example/mcp, era legacy

@@ -2,6 +2,8 @@
 
 pub mod check;
 pub mod dev;
+pub mod migrate;
+pub mod operator;
 pub mod serve;
 pub mod token;
 
@@ -16,6 +18,8 @@ use clap::Subcommand;
 
 use crate::serve::Listeners;
 use crate::serve::StartError;
+use crate::store::Store;
+use crate::store::error::OpenError;
 
 /// A multi-tenant Streamable HTTP MCP gateway.
 #[derive(Parser)]
@@ -33,6 +37,10 @@ enum Command {
     Serve(serve::ServeArgs),
     /// Check the configuration and the tenants file, and say everything that is wrong.
     Check(check::CheckArgs),
+    /// Bring the database's schema up to date.
+    Migrate(migrate::MigrateArgs),
+    /// Make, list and revoke operators: who may use the admin API.
+    Operator(operator::OperatorArgs),
     /// Mint a token of the development issuer.
     Token(token::TokenArgs),
 }
@@ -47,6 +55,8 @@ pub fn run() -> ExitCode {
     let ended = match Cli::parse().command {
         Command::Dev(args) => dev::run(args),
         Command::Serve(args) => serve::run(&args),
+        Command::Migrate(args) => migrate::run(&args, &mut std::io::stdout()),
+        Command::Operator(args) => operator::run(&args, &mut std::io::stdout()),
         Command::Token(args) => token::run(&args, &mut std::io::stdout()),
         Command::Check(args) => match check::check(&args, &mut std::io::stdout()) {
             Ok(true) => return ExitCode::SUCCESS,
@@ -69,7 +79,26 @@ pub fn run() -> ExitCode {
 fn not_started(error: StartError) -> anyhow::Error {
     match error {
         StartError::Tenants(report) => BadInput(format!("the tenants cannot be used\n{report}")).into(),
+        StartError::NoRing => {
+            let hint =
+                "make a key with `openssl rand -base64 32`, and name its file or variable in `keys.ring`";
+            BadInput(format!("{error}\n  hint: {hint}")).into()
+        }
+        StartError::Database(error) => open_error(error),
         other => other.into(),
+    }
+}
+
+/// Why a database was not opened: what only the operator can mend is the operator's input.
+fn open_error(error: OpenError) -> anyhow::Error {
+    match error {
+        OpenError::Url
+        | OpenError::InUse(_)
+        | OpenError::Older
+        | OpenError::Newer(_)
+        | OpenError::Changed(_)
+        | OpenError::NotOwner => BadInput(error.to_string()).into(),
+        OpenError::File(..) | OpenError::Away(_) | OpenError::Migration(_) => error.into(),
     }
 }
 
@@ -81,6 +110,15 @@ async fn listen(public: SocketAddr, admin: SocketAddr, hint: &str) -> anyhow::Re
         }
         _ => error.into(),
     })
+}
+
+/// Where tenants come from, for a message.
+fn source(store: Option<&Store>) -> &'static str {
+    match store {
+        None => "file",
+        Some(store) if store.is_embedded() => "SQLite",
+        Some(_) => "PostgreSQL",
+    }
 }
 
 fn block_on(command: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {

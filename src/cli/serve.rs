@@ -7,7 +7,6 @@ use clap::Args;
 use crate::cli::BadInput;
 use crate::config;
 use crate::config::Settings;
-use crate::config::report::Problem;
 use crate::serve::Server;
 use crate::telemetry;
 
@@ -17,7 +16,7 @@ pub struct ServeArgs {
     /// The configuration file; without it, `./fondaco.toml` where that exists
     #[arg(long, env = "FONDACO_CONFIG", value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// The tenants file, in place of the configured one
+    /// The tenants file, in place of the configured one; with neither, tenants are in the database
     #[arg(long, value_name = "FILE")]
     pub tenants: Option<PathBuf>,
 }
@@ -29,17 +28,8 @@ pub fn run(args: &ServeArgs) -> anyhow::Result<()> {
     if args.tenants.is_some() {
         settings.tenants.clone_from(&args.tenants);
     }
-    if settings.tenants.is_none() {
-        return Err(BadInput(no_tenants().to_string()).into());
-    }
     let _telemetry = telemetry::init(&settings.telemetry)?;
     super::block_on(serve(settings))
-}
-
-/// What is wrong where nobody says who the tenants are.
-pub(super) fn no_tenants() -> Problem {
-    let hint = "name one with `--tenants FILE`, `FONDACO_TENANTS` or the key `tenants`";
-    Problem::new("configuration", "tenants", "there is no tenants file").hint(hint)
 }
 
 async fn serve(mut settings: Settings) -> anyhow::Result<()> {
@@ -51,8 +41,9 @@ async fn serve(mut settings: Settings) -> anyhow::Result<()> {
     let public_url = settings.public_urls().primary;
     let (listen, admin) = (settings.listen, settings.admin.listen);
     let server = Server::build(settings, listeners, None).await.map_err(super::not_started)?;
+    let source = super::source(server.app().store.as_ref());
     let tenants = server.app().tenants.current().tenants().count();
-    tracing::info!(%listen, %admin, %public_url, tenants, "serving");
+    tracing::info!(%listen, %admin, %public_url, tenants, source, "serving");
     server.run(super::stop_signal()).await;
     Ok(())
 }

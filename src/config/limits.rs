@@ -149,6 +149,12 @@ limits! {
     introspection_time: duration 1, 30 * SECOND;
     keys_refresh: duration SECOND, 24 * HOUR;
     keys_cooldown: duration 100, 24 * HOUR;
+    database_connections: count 1, 1_000;
+    database_wait: duration 100, 60 * SECOND;
+    statement_time: duration 100, 300 * SECOND;
+    changes_time: duration 100, HOUR;
+    secret_bytes: size 16, 32 * KIB;
+    idempotency_time: duration 60 * SECOND, 168 * HOUR;
     drain_accept: duration 1, HOUR;
     drain_total: duration 1, 24 * HOUR;
 }

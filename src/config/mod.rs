@@ -1,6 +1,7 @@
 //! Process configuration: what one process needs to boot. `defaults.toml` documents every key and
 //! is the source of every default; a file and `FONDACO_SECTION__KEY` variables lie over it.
 
+pub mod database;
 pub mod egress;
 pub mod keys;
 pub mod layers;
@@ -27,6 +28,7 @@ use std::path::PathBuf;
 
 use url::Url;
 
+use crate::config::database::Database;
 use crate::config::egress::Egress;
 use crate::config::keys::Keys;
 use crate::config::listen::Admin;
@@ -59,6 +61,8 @@ pub struct Settings {
     pub tenants: Option<PathBuf>,
     /// The keys that seal handles.
     pub keys: Keys,
+    /// Where tenants live that no file declares.
+    pub database: Database,
     /// What outbound connections may reach.
     pub egress: Egress,
     /// Every limit.
@@ -86,6 +90,7 @@ impl Settings {
             data_dir,
             tenants: None,
             keys: Keys::default(),
+            database: Database::default(),
             egress: Egress::default(),
             limits: Limits::default(),
             telemetry: Telemetry::default(),
@@ -140,9 +145,10 @@ fn text((name, value): (String, OsString), problems: &Problems) -> Option<(Strin
 }
 
 /// The sections, which have readers of their own, and the keys of each.
-const SECTIONS: [(&str, &[&str]); 5] = [
+const SECTIONS: [(&str, &[&str]); 6] = [
     ("admin", Admin::NAMES),
     ("keys", Keys::NAMES),
+    ("database", Database::NAMES),
     ("egress", Egress::NAMES),
     ("limits", limits::NAMES),
     ("telemetry", Telemetry::NAMES),
@@ -159,6 +165,7 @@ fn settings(root: &At<'_>, env: &HashMap<String, String>) -> Option<Settings> {
     let listen = front.as_ref().map(|front| front.listen);
     let admin = section(&fields, "admin", |at| Admin::read(at, listen));
     let keys = section(&fields, "keys", |at| Keys::read(at, env));
+    let database = section(&fields, "database", Database::read);
     let egress = section(&fields, "egress", Egress::read);
     let limits = section(&fields, "limits", limits::read);
     let telemetry = section(&fields, "telemetry", Telemetry::read);
@@ -175,6 +182,7 @@ fn settings(root: &At<'_>, env: &HashMap<String, String>) -> Option<Settings> {
             None => None,
         },
         keys: keys?,
+        database: database?,
         egress: egress?,
         limits: limits?,
         telemetry: telemetry?,

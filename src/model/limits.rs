@@ -233,6 +233,18 @@ pub struct Limits {
     pub keys_refresh: Duration,
     /// Least time between two fetches caused by unknown key ids.
     pub keys_cooldown: Duration,
+    /// Most connections to the database, beside the one that listens to changes.
+    pub database_connections: usize,
+    /// Time until there is a connection to the database.
+    pub database_wait: Duration,
+    /// Time for one statement.
+    pub statement_time: Duration,
+    /// Longest time until a change in the database is looked for, where nothing tells of it; jittered.
+    pub changes_time: Duration,
+    /// Longest value of a secret that is kept in the database.
+    pub secret_bytes: usize,
+    /// How long the answer to a write is kept for its idempotency key.
+    pub idempotency_time: Duration,
     /// How long a draining process keeps accepting.
     pub drain_accept: Duration,
     /// When a draining process cuts what still goes on; it exits `notice_time` later at the latest.
@@ -359,6 +371,12 @@ impl Default for Limits {
             introspection_time: seconds(30),
             keys_refresh: seconds(600),
             keys_cooldown: seconds(30),
+            database_connections: 8,
+            database_wait: seconds(3),
+            statement_time: seconds(5),
+            changes_time: seconds(2),
+            secret_bytes: 16 << 10,
+            idempotency_time: seconds(24 * 60 * 60),
             drain_accept: seconds(5),
             drain_total: seconds(25),
         }

@@ -237,6 +237,11 @@ impl SecretCell {
         self.0.load_full()
     }
 
+    /// Takes the value away: there is none until one is put in place.
+    pub fn clear(&self) {
+        self.0.store(None);
+    }
+
     /// Puts a value in place. The same value again changes nothing.
     pub fn set(&self, value: SecretString) {
         self.0.rcu(|now| match now {

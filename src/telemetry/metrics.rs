@@ -7,6 +7,7 @@ pub mod auth;
 mod callers;
 mod kept;
 mod register;
+mod store;
 
 use std::time::Duration;
 
@@ -23,6 +24,7 @@ use crate::telemetry::metrics::auth::AuthMetrics;
 
 pub use crate::telemetry::metrics::callers::CallerMetrics;
 pub use crate::telemetry::metrics::kept::CacheMetrics;
+pub use crate::telemetry::metrics::store::StoreMetrics;
 
 /// The media type of [`Metrics::encode`].
 pub const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -193,6 +195,8 @@ pub struct Metrics {
     /// What the catalogs of single callers count.
     pub callers: CallerMetrics,
     config_reloads: Family<ByOutcome, Counter>,
+    /// What reading tenants from the database counts.
+    pub store: StoreMetrics,
     panics: Counter,
     /// What backends ask of clients.
     pub asks: Asks,
@@ -234,6 +238,7 @@ impl Metrics {
             cache: CacheMetrics::default(),
             callers: CallerMetrics::default(),
             config_reloads: Family::default(),
+            store: StoreMetrics::default(),
             panics: Counter::default(),
             asks: Asks::default(),
         };
@@ -243,6 +248,7 @@ impl Metrics {
         metrics.asks.register(&mut metrics.registry);
         metrics.cache.register(&mut metrics.registry);
         metrics.callers.register(&mut metrics.registry);
+        metrics.store.register(&mut metrics.registry);
         metrics
     }
 

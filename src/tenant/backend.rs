@@ -90,7 +90,7 @@ enum Kind {
 }
 
 /// Reads one backend of a tenant whose secrets are `secrets`.
-pub(super) fn read(name: &str, at: &At<'_>, secrets: &Declared<'_>) -> Option<Backend> {
+pub(super) fn read(name: &str, at: &At<'_>, secrets: &Declared) -> Option<Backend> {
     let parsed = match BackendName::new(name) {
         Ok(name) => Some(name),
         Err(error) => at.refuse(error.to_string()),
@@ -272,7 +272,7 @@ pub(crate) fn is_scope(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|b| b.is_ascii_graphic() && b != b'"' && b != b'\\')
 }
 
-fn credential(at: &At<'_>, secrets: &Declared<'_>) -> Option<Credential> {
+fn credential(at: &At<'_>, secrets: &Declared) -> Option<Credential> {
     let fields = at.map(&["kind", "secret", "name"])?;
     let named = fields.need("secret").and_then(|at| secrets.named(&at));
     let place = match fields.need("kind")?.word(&[("bearer", false), ("header", true)])? {

@@ -19,6 +19,7 @@ use crate::model::scope::Scopes;
 use crate::model::tenant::Backend;
 use crate::model::tenant::Tenant;
 use crate::tenant::backend;
+use crate::tenant::document;
 use crate::tenant::file::Accepted;
 use crate::tenant::file::Entry;
 use crate::tenant::file::Loader;
@@ -112,7 +113,7 @@ fn hosts(loader: &mut Loader<'_>, fields: &Fields<'_>, name: &TenantName) -> Vec
     for at in fields.get("hosts").map_or_else(Vec::new, |at| at.list()) {
         let Some(host) = host(&at, loader.public.primary.scheme()) else { continue };
         for authority in public::authorities(&format!("{}://{host}", loader.public.primary.scheme())) {
-            if let Some(owner) = loader.hosts.insert(authority, format!("tenant `{name}`")) {
+            if let Some(owner) = loader.hosts.insert(authority, document::owner(name.as_str())) {
                 at.refuse::<()>(format!("`{host}` is claimed by {owner} already"));
                 break;
             }
@@ -144,7 +145,7 @@ fn issuers(
     fields: &Fields<'_>,
     name: &TenantName,
     hosts: &[String],
-    secrets: &Declared<'_>,
+    secrets: &Declared,
 ) -> Vec<Accepted> {
     let mut accepted = Vec::new();
     let mut asks = false;
@@ -188,18 +189,18 @@ fn claim(loader: &mut Loader<'_>, at: &At<'_>, url: &Arc<str>, audiences: &[Arc<
 }
 
 /// The secrets that a tenant declares.
-pub(super) struct Declared<'a> {
+pub(super) struct Declared {
     /// Those that could be read.
     pub(super) read: Vec<Secret>,
     /// The names of all of them.
-    pub(super) names: Vec<&'a str>,
+    pub(super) names: Vec<String>,
 }
 
-impl Declared<'_> {
+impl Declared {
     /// The secret that `at` names, if it could be read.
     pub(super) fn named(&self, at: &At<'_>) -> Option<&Secret> {
         let name = at.filled()?;
-        if !self.names.contains(&name) {
+        if !self.names.iter().any(|known| known == name) {
             return at
                 .refuse_hint(format!("the tenant has no secret `{name}`"), "declare it under `secrets`");
         }
@@ -207,14 +208,29 @@ impl Declared<'_> {
     }
 }
 
-fn secrets<'a>(loader: &Loader<'_>, fields: &Fields<'a>, tenant: &TenantName) -> Declared<'a> {
+fn secrets(loader: &mut Loader<'_>, fields: &Fields<'_>, tenant: &TenantName) -> Declared {
     let declared = fields.get("secrets").map_or_else(Vec::new, |at| at.entries());
     let places = Places { env: loader.env, known: loader.known, own_dir: loader.own_dir };
-    let read = declared.iter().filter_map(|(name, at)| secret::read(tenant, name, at, places));
-    Declared { read: read.collect(), names: declared.iter().map(|(name, _)| *name).collect() }
+    match loader.values.take() {
+        None => {
+            let read = declared.iter().filter_map(|(name, at)| secret::read(tenant, name, at, places));
+            Declared {
+                read: read.collect(),
+                names: declared.iter().map(|(name, _)| (*name).into()).collect(),
+            }
+        }
+        Some(values) => {
+            if let Some(at) = fields.get("secrets") {
+                at.refuse_hint::<()>("secrets are no part of this document", "each is written by itself");
+            }
+            let names = values.iter().map(|value| value.name.clone()).collect();
+            let read = values.iter().map(|value| secret::stored(tenant, value, loader.known)).collect();
+            Declared { read, names }
+        }
+    }
 }
 
-fn backends(fields: &Fields<'_>, secrets: &Declared<'_>) -> Vec<Arc<Backend>> {
+fn backends(fields: &Fields<'_>, secrets: &Declared) -> Vec<Arc<Backend>> {
     let entries = fields.get("backends").map_or_else(Vec::new, |at| at.entries());
     let backends = entries.iter().filter_map(|(name, at)| backend::read(name, at, secrets)).map(Arc::new);
     backends.collect()

@@ -14,6 +14,7 @@ use crate::config::report::Report;
 use crate::model::endpoint::Issuer;
 use crate::model::name::TenantName;
 use crate::model::tenant::Tenant;
+use crate::store::serving::Value;
 use crate::tenant::entry;
 use crate::tenant::issuer;
 use crate::tenant::secret::Places;
@@ -89,6 +90,8 @@ pub struct Loader<'l> {
     pub(super) known: &'l Secrets,
     /// Where the gateway's own keys are.
     pub(super) own_dir: Option<&'l Path>,
+    /// The secrets of the tenant that is being read, where they are stored and not referred to.
+    pub(super) values: Option<Vec<Value>>,
     pub(super) loaded: Loaded,
     /// Who has an authority.
     pub(super) hosts: HashMap<String, String>,
@@ -113,7 +116,7 @@ impl<'l> Loader<'l> {
         let hosts = authorities.map(|authority| (authority, "the deployment".to_owned())).collect();
         let loaded = Loaded::default();
         let (pairs, earlier, report) = (HashMap::new(), HashSet::new(), Report::default());
-        Self { public, env, known, own_dir, loaded, hosts, pairs, earlier, report }
+        Self { public, env, known, own_dir, values: None, loaded, hosts, pairs, earlier, report }
     }
 
     /// Reads one file's text; `source` is its name in messages.
@@ -142,7 +145,7 @@ impl<'l> Loader<'l> {
         let Some(fields) = root.map(&["issuers", "tenants"]) else { return };
         for at in fields.get("issuers").map_or_else(Vec::new, |at| at.list()) {
             let places = Places { env: self.env, known: self.known, own_dir: self.own_dir };
-            let Some((shared, secret)) = issuer::shared(&at, places) else { continue };
+            let Some((shared, secret)) = issuer::shared(&at, Some(places)) else { continue };
             self.loaded.secrets.add(None, secret.into_iter().collect());
             let asks = |shared: &SharedIssuer| shared.issuer.introspection.is_some();
             if asks(&shared) && self.loaded.shared.iter().any(asks) {

@@ -26,13 +26,18 @@ const ALGORITHMS: [&str; 9] =
 pub(super) const ONE: &str =
     "an opaque token does not say whose it is: only one issuer can be asked about it";
 
-/// Reads one of the shared issuers, and the secret that it is asked with.
-pub(super) fn shared(at: &At<'_>, places: Places<'_>) -> Option<(SharedIssuer, Option<Secret>)> {
+/// Reads one of the shared issuers, and the secret that it is asked with. One that is stored, and so has no
+/// `places` for secrets, is asked nothing: whoever may store it may not read this machine's files.
+pub(super) fn shared(at: &At<'_>, places: Option<Places<'_>>) -> Option<(SharedIssuer, Option<Secret>)> {
     let fields =
         at.map(&["issuer", "audiences", "tenant_claim", "jwks_uri", "algorithms", "introspection"])?;
     let tenant_claim = fields.need("tenant_claim").and_then(|at| at.filled()).map(Arc::from);
     let mut secret = None;
     let (issuer, audiences) = issuer(&fields, None, |url, at| {
+        let Some(places) = places else {
+            let hint = "give each tenant an issuer of its own, whose secret is the tenant's";
+            return at.refuse_hint("a shared issuer that is stored has no secret", hint);
+        };
         secret = secret::referred(None, url, at, places);
         secret.as_ref().map(|secret: &Secret| secret.cell.clone())
     })?;
@@ -44,7 +49,7 @@ pub(super) fn accepted(
     at: &At<'_>,
     tenant: &TenantName,
     known: &[SharedIssuer],
-    secrets: &Declared<'_>,
+    secrets: &Declared,
 ) -> Option<Accepted> {
     let fields = at.map(&["shared", "issuer", "audiences", "jwks_uri", "algorithms", "introspection"])?;
     let Some(shared) = fields.get("shared") else {

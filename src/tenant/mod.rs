@@ -2,14 +2,17 @@
 //! the one decision whose request this is.
 
 pub(crate) mod backend;
+pub mod document;
 mod entry;
 pub mod file;
 pub mod index;
 mod issuer;
+mod json;
 mod nesting;
 pub mod resolve;
 pub mod secret;
 pub mod source;
+mod stored;
 pub mod watch;
 mod yaml;
 

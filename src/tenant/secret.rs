@@ -13,6 +13,7 @@ use crate::config::secret;
 use crate::config::secret::SecretError;
 use crate::model::name::TenantName;
 use crate::model::tenant::SecretCell;
+use crate::store::serving::Value;
 use crate::tenant::source::Environment;
 
 /// Every secret of every tenant, and those of the deployment.
@@ -39,6 +40,8 @@ pub enum Origin {
     File(PathBuf),
     /// An environment variable.
     Variable(String),
+    /// The database, which tells of new values by itself.
+    Stored,
 }
 
 /// Why a secret has no value.
@@ -56,15 +59,21 @@ pub enum OriginError {
 }
 
 impl Origin {
-    fn read(&self, env: &Environment) -> Result<SecretString, OriginError> {
+    /// The value; none where it is told and not read.
+    fn read(&self, env: &Environment) -> Result<Option<SecretString>, OriginError> {
         let value = match self {
             Self::File(path) => SecretString::from(secret::read(path)?.as_str()),
             Self::Variable(name) => SecretString::from(env(name).ok_or(OriginError::Unset)?),
+            Self::Stored => return Ok(None),
         };
-        let text = value.expose_secret();
-        let sendable = HeaderValue::from_str(text).is_ok() && text.trim() == text && !text.is_empty();
-        if sendable && text.is_ascii() { Ok(value) } else { Err(OriginError::NotAHeader) }
+        if is_sendable(value.expose_secret()) { Ok(Some(value)) } else { Err(OriginError::NotAHeader) }
     }
+}
+
+/// Whether a value can be sent in a header.
+pub fn is_sendable(text: &str) -> bool {
+    let plain = HeaderValue::from_str(text).is_ok() && text.trim() == text;
+    plain && !text.is_empty() && text.is_ascii()
 }
 
 impl Secrets {
@@ -72,6 +81,16 @@ impl Secrets {
     pub fn add(&mut self, tenant: Option<&TenantName>, secrets: Vec<Secret>) {
         if !secrets.is_empty() {
             self.0.entry(tenant.cloned()).or_default().extend(secrets);
+        }
+    }
+
+    /// Takes over what `known` has of `tenants` and this does not.
+    pub(super) fn keep<'k>(&mut self, known: &Self, tenants: impl Iterator<Item = &'k TenantName>) {
+        for name in tenants {
+            let name = Some(name.clone());
+            if let (false, Some(secrets)) = (self.0.contains_key(&name), known.0.get(&name)) {
+                self.0.insert(name, secrets.clone());
+            }
         }
     }
 
@@ -89,7 +108,8 @@ impl Secrets {
         for (tenant, secret) in all {
             let (tenant, name) = (tenant.as_ref().map(TenantName::as_str), secret.name.as_str());
             match secret.origin.read(env) {
-                Ok(value) => {
+                Ok(None) => {}
+                Ok(Some(value)) => {
                     let old = secret.cell.get();
                     if old.as_ref().is_none_or(|old| old.value.expose_secret() != value.expose_secret()) {
                         secret.cell.set(value);
@@ -110,9 +130,24 @@ impl Secrets {
     pub fn files(&self) -> impl Iterator<Item = &PathBuf> {
         self.0.values().flatten().filter_map(|secret| match &secret.origin {
             Origin::File(path) => Some(path),
-            Origin::Variable(_) => None,
+            Origin::Variable(_) | Origin::Stored => None,
         })
     }
+}
+
+/// A stored secret of a tenant. One whose value does not open, or cannot be sent, has none: calls that
+/// need it fail, and nothing else does.
+pub(super) fn stored(tenant: &TenantName, stored: &Value, known: &Secrets) -> Secret {
+    let (name, origin) = (stored.name.clone(), Origin::Stored);
+    let cell = known.cell(Some(tenant), &name, &origin).unwrap_or_default();
+    match stored.value.as_ref().filter(|value| is_sendable(value.expose_secret())) {
+        Some(value) => cell.set(value.clone()),
+        None => {
+            tracing::error!(tenant = tenant.as_str(), secret = name, "a stored secret cannot be used");
+            cell.clear();
+        }
+    }
+    Secret { name, origin, cell, stale: false }
 }
 
 /// Whether `path` leads into `directory`, over whatever links.
@@ -177,7 +212,7 @@ pub(super) fn referred(
         None => {
             let cell = SecretCell::default();
             match origin.read(env) {
-                Ok(value) => cell.set(value),
+                Ok(value) => value.into_iter().for_each(|value| cell.set(value)),
                 Err(error) => return place.refuse(error.to_string()),
             }
             cell

@@ -54,6 +54,7 @@ pub struct Tenants {
     current: ArcSwap<Directory>,
     failures: AtomicU64,
     changes: watch::Sender<()>,
+    loaded: watch::Sender<bool>,
     /// What the next reload needs; held while one runs, so that they never overlap.
     state: Mutex<State>,
 }
@@ -94,12 +95,17 @@ impl Sources {
         self.parse(self.text(), known)
     }
 
+    /// A loader for this deployment.
+    pub fn loader<'l>(&'l self, known: &'l Secrets) -> Loader<'l> {
+        Loader::new(&self.public, &self.env, known, self.own_dir.as_deref())
+    }
+
     fn text(&self) -> Option<io::Result<String>> {
         self.file.as_deref().map(read)
     }
 
     fn parse(&self, text: Option<io::Result<String>>, known: &Secrets) -> Result<Loaded, Report> {
-        let mut loader = Loader::new(&self.public, &self.env, known, self.own_dir.as_deref());
+        let mut loader = self.loader(known);
         if let Some(built_in) = &self.built_in {
             loader.layer(built_in, "built-in tenants");
         }
@@ -128,8 +134,33 @@ impl Tenants {
             current: ArcSwap::from_pointee(directory),
             failures: AtomicU64::new(0),
             changes: watch::Sender::new(()),
+            loaded: watch::Sender::new(true),
             state: Mutex::new(State { seen, secrets, refused: None }),
         })
+    }
+
+    /// No tenants yet: what serves them is to come ([`Tenants::follow`]).
+    pub fn none(sources: Sources) -> Self {
+        let directory = Directory::build(&sources.public, Loaded::default(), 1);
+        Self {
+            sources,
+            current: ArcSwap::from_pointee(directory),
+            failures: AtomicU64::new(0),
+            changes: watch::Sender::new(()),
+            loaded: watch::Sender::new(false),
+            state: Mutex::new(State { seen: 0, secrets: Secrets::default(), refused: None }),
+        }
+    }
+
+    /// Returns when the tenants were read once.
+    pub async fn loaded(&self) {
+        // It is never closed while this is.
+        let _ = self.loaded.subscribe().wait_for(|loaded| *loaded).await;
+    }
+
+    /// Where they come from.
+    pub(super) fn sources(&self) -> &Sources {
+        &self.sources
     }
 
     /// The directory now.
@@ -189,9 +220,14 @@ impl Tenants {
     }
 
     fn install(&self, mut loaded: Loaded, state: &mut State) {
-        log_warnings(&loaded.warnings);
         state.secrets = std::mem::take(&mut loaded.secrets);
         state.refused = None;
+        self.swap(loaded);
+    }
+
+    /// Puts these tenants in place.
+    pub(super) fn swap(&self, mut loaded: Loaded) {
+        log_warnings(&loaded.warnings);
         let old = self.current.load();
         for entry in &mut loaded.tenants {
             // The same value, so that whatever was compiled for it is still for it.
@@ -201,6 +237,7 @@ impl Tenants {
         let tenants = loaded.tenants.len();
         let directory = Directory::build(&self.sources.public, loaded, old.revision() + 1);
         self.current.store(Arc::new(directory));
+        self.loaded.send_replace(true);
         self.changes.send_replace(());
         tracing::info!(tenants, "the tenants were read again");
     }

@@ -21,10 +21,12 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("exchange", &["model", "protocol"]),
     ("seal", &["model"]),
     ("egress", &["model"]),
+    // `seal`: secrets are sealed where they are stored.
+    ("store", &["model", "seal"]),
     ("policy", &["model", "protocol"]),
     // `protocol::headers`: the credential's header is counted like every other one.
     ("auth", &["model", "egress", "seal", "protocol::headers"]),
-    ("tenant", &["model", "egress", "seal"]),
+    ("tenant", &["model", "egress", "seal", "store"]),
     ("stream", &["exchange", "model", "protocol"]),
     ("backend", &["exchange", "model", "protocol", "stream", "egress", "seal"]),
     ("cache", &["exchange", "model", "protocol"]),
@@ -59,7 +61,7 @@ const ROOMS: &[(&str, &[&str])] = &[
         "app",
         &[
             "model", "protocol", "exchange", "seal", "egress", "policy", "auth", "tenant", "stream",
-            "backend", "catalog", "router", "methods", "listen", "legacy", "error", "cache",
+            "backend", "catalog", "router", "methods", "listen", "legacy", "error", "cache", "store",
         ],
     ),
     (
@@ -84,7 +86,7 @@ const ROOMS: &[(&str, &[&str])] = &[
             "*Error",
         ],
     ),
-    ("admin", &["app", "auth", "model"]),
+    ("admin", &["app", "auth", "model", "store"]),
     ("config", &["model"]),
     ("telemetry", &["model"]),
     ("serve", EVERYTHING),
@@ -107,6 +109,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("aws_lc_rs::hkdf", &["seal"]),
     ("aws_lc_rs::digest", &["*"]),
     ("jsonwebtoken", &["auth"]),
+    ("sqlx", &["store"]),
     ("jsonschema", &["catalog"]),
     ("hyper::client", &["egress"]),
     ("hyper_util::client", &["egress"]),

@@ -337,8 +337,8 @@ async fn serve_refuses_what_is_not_safe_or_not_right() {
     let (good, bad) = (["serve", "--tenants", "good.yaml"], ["serve", "--tenants", "bad.yaml"]);
     let any = [("FONDACO_LISTEN", "127.0.0.1:0"), ("FONDACO_ADMIN__LISTEN", "127.0.0.1:0")];
     let open = [("FONDACO_LISTEN", "0.0.0.0:0"), ("FONDACO_ADMIN__LISTEN", "0.0.0.0:0")];
-    let no_tenants = "error: configuration: tenants: there is no tenants file\n  hint: name one with \
-                      `--tenants FILE`, `FONDACO_TENANTS` or the key `tenants`\n";
+    let no_keys = "error: `keys.ring` is empty: processes that share a database need the same keys\n  hint: ";
+    let server = [any[0], any[1], ("FONDACO_DATABASE__URL", "postgres://x@127.0.0.1:1/x")];
     let unsafe_listeners = "error: the configuration cannot be used\n\
         FONDACO_LISTEN: listen: `0.0.0.0:0` is not loopback, and `public_url` is missing\n  \
           hint: set `public_url`, for example to `https://mcp.example.com`\n\
@@ -348,7 +348,7 @@ async fn serve_refuses_what_is_not_safe_or_not_right() {
         bad.yaml:3: tenants.acme.hosts[0]: `A` is not how this host is written\n  hint: write `a`\n\
         bad.yaml:4: tenants.b.x: unknown key\n  hint: known here: ";
     for (arguments, variables, said) in
-        [(&["serve"][..], &any, no_tenants), (&good, &open, unsafe_listeners), (&bad, &any, broken)]
+        [(&["serve"][..], &server[..], no_keys), (&good, &open, unsafe_listeners), (&bad, &any, broken)]
     {
         let (code, out, error) = run(dir.path(), arguments, variables).await;
         assert_eq!((code, out.as_str()), (Some(2), ""), "{error}");
@@ -416,6 +416,7 @@ async fn check_tells_every_problem_at_once_with_its_place() {
 warning: t.yaml:2: tenants.acme: the tenant's endpoints accept no issuer
   hint: list a `{shared: …}` issuer or its own; until then only `/mcp`, if served, leads here
 ok
+source: the file t.yaml
 tenants: 1, endpoints: 1
   acme crm: mcp http://crm.svc/mcp
   acme own: mcp https://own.example/mcp, era legacy, catalog per_caller
@@ -426,8 +427,13 @@ internal addresses and clear text need, in the configuration,
     assert_eq!((code, out.as_str(), error.as_str()), (Some(0), expected, ""));
     std::fs::remove_file(dir.path().join("fondaco.toml")).unwrap();
     let (code, out, _) = run(dir.path(), &["check"], &[]).await;
+    let expected =
+        "ok\nsource: the database, SQLite in the data directory: its tenants are not looked at here\n";
+    assert_eq!((code, out.as_str()), (Some(0), expected));
+    let server = [("FONDACO_DATABASE__URL", "postgres://u:hidden@db/x")];
+    let (code, out, _) = run(dir.path(), &["check"], &server).await;
     assert_eq!(code, Some(2), "what `serve` refuses is not well: {out}");
-    assert!(out.starts_with("configuration: tenants: there is no tenants file\n  hint: "), "{out}");
+    assert!(out.starts_with("configuration: keys.ring: missing: ") && !out.contains("hidden"), "{out}");
     let (code, out, _) = run(dir.path(), &["check", "--config", "none.toml"], &[]).await;
     assert_eq!(code, Some(2));
     assert!(out.starts_with("none.toml: cannot be read: No such file"), "{out}");
@@ -440,7 +446,7 @@ async fn check_refuses_what_serve_would() {
     let check = ["check", "--tenants", "t.yaml"];
     let any = [("FONDACO_LISTEN", "127.0.0.1:0"), ("FONDACO_ADMIN__LISTEN", "127.0.0.1:0")];
     let (code, out, _) = run(dir.path(), &check, &[]).await;
-    assert_eq!((code, out.as_str()), (Some(0), "ok\ntenants: 0, endpoints: 0\n"));
+    assert_eq!((code, out.as_str()), (Some(0), "ok\nsource: the file t.yaml\ntenants: 0, endpoints: 0\n"));
     assert!(!dir.path().join("fondaco-data").exists(), "it only looks");
 
     let keyring = dir.path().join("fondaco-data/keyring");

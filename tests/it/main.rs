@@ -34,6 +34,7 @@ mod rmcp_client;
 mod rmcp_server;
 mod rounds;
 mod sessions;
+mod store;
 mod streams;
 mod tasks;
 mod tenants;

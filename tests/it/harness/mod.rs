@@ -1,5 +1,6 @@
 //! What the tests stand on: a gateway, its callers, issuers, backends and real processes.
 
+pub mod database;
 pub mod deployment;
 pub mod gateway;
 pub mod issuer;

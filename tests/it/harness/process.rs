@@ -50,6 +50,15 @@ impl Process {
         waited.unwrap_or_else(|_| panic!("the program did not say {start:?} within 60 s"))
     }
 
+    /// The lines that start with `start` until its end, without it.
+    pub async fn rest(&mut self, start: &str) -> Vec<String> {
+        let mut found = Vec::new();
+        while let Some(line) = self.lines.next_line().await.unwrap() {
+            found.extend(line.strip_prefix(start).map(str::to_owned));
+        }
+        found
+    }
+
     /// Everything that it says up to and with the line that starts with `start`.
     pub async fn until(&mut self, start: &str) -> String {
         let mut said = String::new();
