@@ -237,7 +237,9 @@ impl Connection {
         B: Body + Unpin + 'static,
         B::Error: Into<Fault>,
     {
-        let service = service_fn(move |request| self.answer(service.clone(), request));
+        // In a box of its own, which goes with the head of the answer: hyper keeps its place for as long as
+        // the connection lasts, and a stream may be open for hours.
+        let service = service_fn(move |request| Box::pin(self.answer(service.clone(), request)));
         let io = TokioIo::new(Io(self.socket.clone()));
         let mut http = pin!(self.builder().serve_connection(io, service));
         let mut leave = pin!(self.has_to_leave());
