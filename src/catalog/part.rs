@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::backend::Listed;
-use crate::backend::Listing;
+use crate::backend::listing::Listed;
+use crate::backend::listing::Listing;
 use crate::catalog::admission;
 use crate::catalog::admission::Admission;
 use crate::catalog::entry::Cataloged;

@@ -15,7 +15,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::backend::Account;
-use crate::backend::Listing;
+use crate::backend::listing::Listing;
 use crate::catalog::entry::Home;
 use crate::catalog::notices::Notices;
 use crate::catalog::part::Part;

@@ -18,11 +18,11 @@ use futures_util::stream;
 
 use crate::backend::BackendCall;
 use crate::backend::BackendError;
-use crate::backend::Listed;
-use crate::backend::Listing;
 use crate::backend::clock::Clocks;
 use crate::backend::demo::confirm::Confirmations;
 use crate::backend::demo::draft::Drafts;
+use crate::backend::listing::Listed;
+use crate::backend::listing::Listing;
 use crate::exchange::Frame;
 use crate::exchange::Frames;
 use crate::model::tenant;

@@ -10,9 +10,9 @@ use tokio::time::timeout_at;
 
 use crate::backend::Account;
 use crate::backend::BackendError;
-use crate::backend::Listed;
-use crate::backend::Listing;
 use crate::backend::clock::Clock;
+use crate::backend::listing::Listed;
+use crate::backend::listing::Listing;
 use crate::backend::mcp::Mcp;
 use crate::backend::mcp::probe::Era;
 use crate::model::limits::Limits;

@@ -12,7 +12,7 @@ mod tool;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use crate::backend::Listing;
+use crate::backend::listing::Listing;
 use crate::catalog::admission::descriptor::Change;
 use crate::catalog::entry;
 use crate::catalog::entry::Entry;

@@ -11,8 +11,8 @@ use std::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::backend::Listing;
 use crate::backend::Surroundings;
+use crate::backend::listing::Listing;
 use crate::cache::Cache;
 use crate::catalog::entry::Remark;
 use crate::catalog::herald::Herald;

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use crate::backend::Account;
 use crate::backend::BackendError;
-use crate::backend::Listing;
+use crate::backend::listing::Listing;
 use crate::backend::watch::Interest;
 use crate::catalog::herald::Changed;
 use crate::catalog::refresh::Inner;

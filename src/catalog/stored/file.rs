@@ -7,8 +7,8 @@ use std::sync::Arc;
 use aws_lc_rs::digest;
 use bytes::Bytes;
 
-use crate::backend::Listed;
-use crate::backend::Listing;
+use crate::backend::listing::Listed;
+use crate::backend::listing::Listing;
 use crate::catalog::owners::Owners;
 use crate::catalog::stored::Listings;
 use crate::catalog::stored::Picture;
@@ -239,8 +239,8 @@ mod tests {
     use super::compose;
     use super::place;
     use super::read;
-    use crate::backend::Listed;
-    use crate::backend::Listing;
+    use crate::backend::listing::Listed;
+    use crate::backend::listing::Listing;
     use crate::catalog::owners::Owners;
     use crate::catalog::stored::Picture;
     use crate::model::limits::Limits;

@@ -32,7 +32,7 @@ use tokio::sync::OnceCell;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-use crate::backend::Listing;
+use crate::backend::listing::Listing;
 use crate::catalog::owners::Owners;
 use crate::catalog::part::Part;
 use crate::catalog::snapshot::Snapshot;

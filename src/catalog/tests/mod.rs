@@ -16,9 +16,9 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::backend::Backend;
-use crate::backend::Listed;
-use crate::backend::Listing;
 use crate::backend::Surroundings;
+use crate::backend::listing::Listed;
+use crate::backend::listing::Listing;
 use crate::catalog::admission::Admission;
 use crate::catalog::admission::admit;
 use crate::catalog::entry::Home;

@@ -15,8 +15,8 @@ use tokio::time::timeout_at;
 use tokio_util::sync::CancellationToken;
 
 use crate::backend::Account;
-use crate::backend::Listed;
-use crate::backend::Listing;
+use crate::backend::listing::Listed;
+use crate::backend::listing::Listing;
 use crate::catalog::entry::Home;
 use crate::catalog::part::Part;
 use crate::catalog::refresh::Inner;
