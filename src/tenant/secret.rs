@@ -70,6 +70,15 @@ impl Origin {
     }
 }
 
+/// What secrets can be called, for messages.
+pub const NAMES: &str = "a secret's name is 1 to 64 of `A-Z`, `a-z`, `0-9`, `-`, `_` and `.`";
+
+/// Whether a secret can be called this.
+pub fn is_name(text: &str) -> bool {
+    let legal = |b: u8| b.is_ascii_alphanumeric() || b"-_.".contains(&b);
+    (1..=64).contains(&text.len()) && text.bytes().all(legal)
+}
+
 /// Whether a value can be sent in a header.
 pub fn is_sendable(text: &str) -> bool {
     let plain = HeaderValue::from_str(text).is_ok() && text.trim() == text;
@@ -166,9 +175,8 @@ pub(super) fn read(
     known: &Secrets,
     own_dir: Option<&Path>,
 ) -> Option<Secret> {
-    let legal = |b: u8| b.is_ascii_alphanumeric() || b"-_.".contains(&b);
-    if name.is_empty() || name.len() > 64 || !name.bytes().all(legal) {
-        at.refuse::<()>("a secret's name is 1 to 64 of `A-Z`, `a-z`, `0-9`, `-`, `_` and `.`");
+    if !is_name(name) {
+        at.refuse::<()>(NAMES);
     }
     let fields = at.map(&["file", "env"])?;
     let (place, origin) = match (fields.get("file"), fields.get("env")) {
