@@ -93,6 +93,11 @@ impl Secrets {
         }
     }
 
+    /// The secrets of a tenant.
+    pub(super) fn of(&self, tenant: &TenantName) -> &[Secret] {
+        self.0.get(tenant).map_or(&[], Vec::as_slice)
+    }
+
     /// Takes over what `known` has of `tenants` and this does not.
     pub(super) fn keep<'k>(&mut self, known: &Self, tenants: impl Iterator<Item = &'k TenantName>) {
         for name in tenants {

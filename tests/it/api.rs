@@ -1,6 +1,7 @@
 //! The admin API and the commands that are its clients, through the front door.
 
 mod check;
+mod commands;
 mod operations;
 mod thread;
 
