@@ -20,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::admin::Admin;
+use crate::admin::api::Api;
 use crate::app::App;
 use crate::auth::Authenticator;
 use crate::auth::dev_issuer::DevIssuer;
@@ -129,10 +130,11 @@ impl Server {
         let sources = Sources { built_in, ..Sources::of(&settings) };
         let declared = sources.built_in.is_some() || sources.file.is_some();
         let tenants = match declared {
-            true => Tenants::open(sources).map_err(StartError::Tenants)?,
-            false => Tenants::none(sources),
+            true => Tenants::open(sources.clone()).map_err(StartError::Tenants)?,
+            false => Tenants::none(sources.clone()),
         };
-        let egress = egress(&settings)?;
+        let rules = rules(&settings);
+        let egress = egress(&settings, rules.clone())?;
         let (keys, store) = match declared {
             true => (Arc::new(key_ring(&settings)?), None),
             false => {
@@ -172,7 +174,15 @@ impl Server {
             leaving: CancellationToken::new(),
         });
         let authority = settings.admin.listen.to_string().into();
-        let admin = Admin { metrics, ready: Arc::default(), authority: Some(authority) };
+        let api = Api {
+            store: app.store.clone(),
+            sources,
+            rules,
+            keys: app.keys.clone(),
+            limits: app.limits.clone(),
+        };
+        let api = Arc::new(api);
+        let admin = Admin { metrics, ready: Arc::default(), authority: Some(authority), api };
         let (background, stop) = (TaskTracker::new(), CancellationToken::new());
         Ok(Self { app, listeners, admin, background, stop })
     }
@@ -344,9 +354,13 @@ pub async fn open_store(settings: &Settings, clock: &Clock) -> Result<(Arc<KeyRi
     }
 }
 
-fn egress(settings: &Settings) -> Result<Egress, StartError> {
+/// What may be dialled.
+fn rules(settings: &Settings) -> Rules {
     let allow = settings.egress.allow.iter().map(|entry| entry.parse::<Allow>());
-    let rules = Rules { allow: allow.filter_map(Result::ok).collect() };
+    Rules { allow: allow.filter_map(Result::ok).collect() }
+}
+
+fn egress(settings: &Settings, rules: Rules) -> Result<Egress, StartError> {
     let read = |path: &PathBuf| std::fs::read(path).map_err(|error| StartError::Ca(path.clone(), error));
     let ca = settings.egress.ca.iter().map(read).collect::<Result<Vec<_>, _>>()?;
     Ok(Egress::new(rules, settings.limits.connect_time, &ca)?)

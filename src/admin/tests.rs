@@ -10,14 +10,26 @@ use http_body_util::BodyExt;
 use tower::ServiceExt;
 
 use super::Admin;
+use super::api::Api;
 use super::router;
+use crate::config::Settings;
+use crate::egress::rules::Rules;
+use crate::seal::KeyRing;
 use crate::telemetry::metrics::Metrics;
+use crate::tenant::source::Sources;
 
 fn admin(ready: bool) -> Admin {
     Admin {
         metrics: Arc::new(Metrics::new()),
         ready: Arc::new(AtomicBool::new(ready)),
         authority: Some("admin.internal:8081".into()),
+        api: Arc::new(Api {
+            store: None,
+            sources: Sources::of(&Settings::dev(([127, 0, 0, 1], 8080).into(), "data".into())),
+            rules: Rules::default(),
+            keys: Arc::new(KeyRing::new(vec![[7; 32]]).unwrap()),
+            limits: Arc::default(),
+        }),
     }
 }
 

@@ -1,10 +1,15 @@
 //! The command line: one file per command.
 
+pub mod apply;
+pub mod backend;
 pub mod check;
+pub mod client;
 pub mod dev;
 pub mod migrate;
 pub mod operator;
+pub mod secret;
 pub mod serve;
+pub mod tenant;
 pub mod token;
 
 use std::future::Future;
@@ -41,6 +46,14 @@ enum Command {
     Migrate(migrate::MigrateArgs),
     /// Make, list and revoke operators: who may use the admin API.
     Operator(operator::OperatorArgs),
+    /// Bring a tenants file into the database of a running gateway.
+    Apply(apply::ApplyArgs),
+    /// List, show and delete tenants of a running gateway.
+    Tenant(tenant::TenantArgs),
+    /// List, show and delete a tenant's backends in a running gateway.
+    Backend(backend::BackendArgs),
+    /// Set, list and delete a tenant's secrets in a running gateway.
+    Secret(secret::SecretArgs),
     /// Mint a token of the development issuer.
     Token(token::TokenArgs),
 }
@@ -57,6 +70,10 @@ pub fn run() -> ExitCode {
         Command::Serve(args) => serve::run(&args),
         Command::Migrate(args) => migrate::run(&args, &mut std::io::stdout()),
         Command::Operator(args) => operator::run(&args, &mut std::io::stdout()),
+        Command::Apply(args) => apply::run(&args, &mut std::io::stdout()),
+        Command::Tenant(args) => tenant::run(&args, &mut std::io::stdout()),
+        Command::Backend(args) => backend::run(&args, &mut std::io::stdout()),
+        Command::Secret(args) => secret::run(&args, &mut std::io::stdout()),
         Command::Token(args) => token::run(&args, &mut std::io::stdout()),
         Command::Check(args) => match check::check(&args, &mut std::io::stdout()) {
             Ok(true) => return ExitCode::SUCCESS,

@@ -16,13 +16,12 @@ use crate::model::name::TenantName;
 use crate::serve;
 use crate::store::Store;
 use crate::store::error::StoreError;
+use crate::store::operators;
+use crate::store::operators::NAME_BYTES;
 use crate::store::operators::Operator;
 use crate::store::operators::OperatorId;
 use crate::store::operators::Role;
 use crate::store::write::Actor;
-
-/// The longest name of an operator.
-const NAME: usize = 100;
 
 /// How many are read at a time.
 const PAGE: usize = 500;
@@ -123,10 +122,11 @@ async fn create(
     tenant: Option<&str>,
     out: &mut impl Write,
 ) -> anyhow::Result<()> {
-    if name.trim().is_empty() || name.len() > NAME || name.chars().any(char::is_control) {
-        return Err(
-            BadInput(format!("expected a name of at most {NAME} bytes, without control characters")).into()
-        );
+    if !operators::is_name(name) {
+        return Err(BadInput(format!(
+            "expected a name of at most {NAME_BYTES} bytes, without control characters"
+        ))
+        .into());
     }
     let tenant = tenant.map(TenantName::new).transpose();
     let tenant = tenant.map_err(|error| BadInput(format!("--tenant: {error}")))?;

@@ -154,6 +154,7 @@ limits! {
     statement_time: duration 100, 300 * SECOND;
     changes_time: duration 100, HOUR;
     secret_bytes: size 16, 32 * KIB;
+    admin_body_bytes: size KIB, 64 * MIB;
     idempotency_time: duration 60 * SECOND, 168 * HOUR;
     drain_accept: duration 1, HOUR;
     drain_total: duration 1, 24 * HOUR;

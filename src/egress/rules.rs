@@ -1,10 +1,13 @@
 //! What an operator allows beyond the public Internet: the setting `egress.allow`.
 
 use std::net::IpAddr;
+use std::net::Ipv4Addr;
 use std::str::FromStr;
 use std::sync::Arc;
 
 use ipnet::IpNet;
+use url::Host;
+use url::Url;
 
 use crate::egress::address;
 use crate::egress::error::EgressError;
@@ -57,6 +60,23 @@ impl FromStr for Allow {
 }
 
 impl Rules {
+    /// Why `url` will never be dialled, as far as its text tells: its host is an address, or this
+    /// machine, that these rules do not permit. Any other name is resolved, and checked, when it is dialled.
+    pub fn refuses(&self, url: &Url) -> Option<EgressError> {
+        let address = match url.host()? {
+            Host::Ipv4(address) => IpAddr::V4(address),
+            Host::Ipv6(address) => IpAddr::V6(address),
+            Host::Domain(name) => {
+                let name = name.trim_end_matches('.');
+                if name != "localhost" && !name.ends_with(".localhost") {
+                    return None;
+                }
+                IpAddr::V4(Ipv4Addr::LOCALHOST)
+            }
+        };
+        self.check(&url.host_str()?.into(), address, url.scheme() == "https").err()
+    }
+
     /// Whether `address`, which the URL's `host` led to, may be dialled; `secure` is with TLS.
     /// In clear text only allowed addresses are: there nobody else is on the way.
     pub(super) fn check(&self, host: &Arc<str>, address: IpAddr, secure: bool) -> Result<(), EgressError> {

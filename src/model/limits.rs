@@ -243,6 +243,8 @@ pub struct Limits {
     pub changes_time: Duration,
     /// Longest value of a secret that is kept in the database.
     pub secret_bytes: usize,
+    /// Longest body of a request to the admin API.
+    pub admin_body_bytes: usize,
     /// How long the answer to a write is kept for its idempotency key.
     pub idempotency_time: Duration,
     /// How long a draining process keeps accepting.
@@ -376,6 +378,7 @@ impl Default for Limits {
             statement_time: seconds(5),
             changes_time: seconds(2),
             secret_bytes: 16 << 10,
+            admin_body_bytes: 1 << 20,
             idempotency_time: seconds(24 * 60 * 60),
             drain_accept: seconds(5),
             drain_total: seconds(25),

@@ -47,9 +47,21 @@ impl BackendName {
     }
 }
 
+impl AsRef<str> for TenantName {
+    fn as_ref(&self) -> &str {
+        &self.0
+    }
+}
+
 impl fmt::Display for TenantName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
+    }
+}
+
+impl AsRef<str> for BackendName {
+    fn as_ref(&self) -> &str {
+        &self.0
     }
 }
 

@@ -112,6 +112,19 @@ pub fn decode(text: &[u8]) -> Vec<u8> {
     decode_but(text, b"")
 }
 
+/// `text` as one segment of a path: everything but letters, digits and `-._~` percent-encoded.
+// spec: RFC 3986, 2.3
+pub fn segment(text: &str) -> String {
+    let mut encoded = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => encoded.push(byte.into()),
+            _ => encoded.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    encoded
+}
+
 /// [`decode`], but for these bytes.
 fn decode_but(text: &[u8], kept: &[u8]) -> Vec<u8> {
     let mut decoded = Vec::with_capacity(text.len());

@@ -49,7 +49,8 @@ pub fn check_stream(headers: &HeaderMap) -> Result<(), ProtocolError> {
     }
 }
 
-fn content(headers: &HeaderMap) -> Result<(), ProtocolError> {
+/// The body is declared as plain JSON.
+pub fn content(headers: &HeaderMap) -> Result<(), ProtocolError> {
     let Single::One(value) = single(headers, CONTENT_TYPE) else {
         return Err(ProtocolError::UnsupportedMedia("`Content-Type` has to be sent once"));
     };

@@ -30,6 +30,9 @@ pub enum StoreError {
     /// The idempotency key was used for another request.
     #[error("the idempotency key belongs to another request")]
     KeyReused,
+    /// The tenant as it would be does not pass the writer's own check.
+    #[error("the writer's check refuses what would be written")]
+    Refused,
     /// Nobody would be left who may make operators.
     #[error("the last owner of the deployment cannot be removed")]
     LastOwner,

@@ -27,6 +27,9 @@ use crate::store::write::Write;
 /// What operators' keys begin with.
 const PREFIX: &str = "fdo_";
 
+/// The longest name of an operator.
+pub const NAME_BYTES: usize = 100;
+
 /// Hexadecimal digits of a key's checksum.
 const CHECKSUM: usize = 8;
 
@@ -62,6 +65,11 @@ pub struct Operator {
     pub tenant: Option<TenantName>,
     /// When it was made, in seconds since the Unix epoch.
     pub created: u64,
+}
+
+/// Whether an operator can be called this: not blank, at most [`NAME_BYTES`], no control characters.
+pub fn is_name(text: &str) -> bool {
+    !text.trim().is_empty() && text.len() <= NAME_BYTES && !text.chars().any(char::is_control)
 }
 
 impl OperatorId {
@@ -154,6 +162,14 @@ impl Operators<'_> {
         Ok(rows.iter().map(operator).collect::<Result<_, _>>()?)
     }
 
+    /// The operator of this id, if there is one.
+    pub async fn get(&self, id: &OperatorId) -> Result<Option<Operator>, StoreError> {
+        let mut tx = self.0.0.engine.read(Scope::Deployment).await?;
+        let found = by_id(&mut tx, id).await?;
+        tx.rollback().await;
+        Ok(found)
+    }
+
     /// The operator whose key this is, if it is one's. A text that cannot be a key costs no query.
     pub async fn find(&self, key: &str) -> Result<Option<Operator>, StoreError> {
         if !is_key(key) {
@@ -181,9 +197,7 @@ impl Operators<'_> {
         id: &OperatorId,
         tenant: Option<&TenantName>,
     ) -> Result<(), StoreError> {
-        let mut tx = self.0.0.engine.read(Scope::Deployment).await?;
-        let found = by_id(&mut tx, id).await?;
-        tx.rollback().await;
+        let found = self.get(id).await?;
         let found = found.filter(|found| tenant.is_none() || found.tenant.as_ref() == tenant);
         let found = found.ok_or(StoreError::NotFound)?;
         self.0.write(scope(found.tenant.as_ref()), &Write::by(actor), &Revoke { id }).await?;

@@ -13,6 +13,7 @@ use crate::store::engine::Arg;
 use crate::store::engine::Failure;
 use crate::store::engine::Row;
 use crate::store::engine::Scope;
+use crate::store::engine::Tx;
 use crate::store::error::StoreError;
 use crate::store::issuers;
 use crate::store::secrets;
@@ -82,16 +83,21 @@ impl Store {
     /// Reads one tenant with all that is its own, if there is one of this name.
     pub async fn tenant(&self, name: &TenantName) -> Result<Option<Whole>, StoreError> {
         let mut tx = self.0.engine.read(Scope::Tenant(name)).await?;
+        let whole = self.read_whole(&mut tx, name).await?;
+        tx.rollback().await;
+        Ok(whole)
+    }
+
+    /// The same in a transaction of the tenant's.
+    pub(super) async fn read_whole(&self, tx: &mut Tx, name: &TenantName) -> Result<Option<Whole>, Failure> {
         let whose = [Arg::Text(name.as_str())];
         let sql = "select name, document, revision, created, changed from tenants where name = $1";
-        let row = tx.row(sql, &whose).await?;
+        let Some(row) = tx.row(sql, &whose).await? else { return Ok(None) };
         let sql = "select name, document from backends where tenant = $1 order by place";
         let backends = tx.rows(sql, &whose).await?;
         let sql = "select name, sealed, revision from secrets where tenant = $1 order by name";
         let sealed = tx.rows(sql, &whose).await?;
-        tx.rollback().await;
-        let Some(row) = row else { return Ok(None) };
-        Ok(Some(self.whole(tenants::stored(&row)?, &backends, &sealed)?))
+        self.whole(tenants::stored(&row)?, &backends, &sealed).map(Some)
     }
 
     fn whole(&self, tenant: Stored<TenantName>, backends: &[Row], sealed: &[Row]) -> Result<Whole, Failure> {

@@ -25,6 +25,7 @@ use crate::store::engine::Scope;
 use crate::store::engine::Tx;
 use crate::store::error::StoreError;
 use crate::store::operators::OperatorId;
+use crate::store::serving::Whole;
 
 /// How often a transaction is tried.
 const TRIES: u32 = 3;
@@ -57,12 +58,18 @@ pub struct Write<'w> {
     pub actor: &'w Actor,
     /// The request's idempotency key, if it has one.
     pub once: Option<Once<'w>>,
+    /// What has to hold of the tenant as it would be afterwards; it is asked before anything is
+    /// committed, while nobody else writes to the tenant.
+    pub check: Option<Check<'w>>,
 }
+
+/// Whether a tenant may be written as it would be.
+pub type Check<'w> = &'w (dyn Fn(&Whole) -> bool + Sync);
 
 impl<'w> Write<'w> {
     /// A write that is not looked for among earlier ones.
     pub fn by(actor: &'w Actor) -> Self {
-        Self { actor, once: None }
+        Self { actor, once: None, check: None }
     }
 }
 
@@ -199,6 +206,12 @@ impl Store {
             return Ok((Written::Before(answer), None));
         }
         let change = work.run(tx, revision, now).await?;
+        if let (Some(check), Scope::Tenant(name)) = (write.check, scope)
+            && let Some(whole) = self.read_whole(tx, name).await?
+            && !check(&whole)
+        {
+            return Err(StoreError::Refused.into());
+        }
         audit::append(tx, scope, write.actor, &change, now).await?;
         if let Some(once) = &write.once {
             answers::keep(tx, scope, write.actor, once, self, revision, now).await?;

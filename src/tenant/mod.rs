@@ -9,6 +9,7 @@ pub mod index;
 mod issuer;
 mod json;
 mod nesting;
+pub mod parts;
 pub mod resolve;
 pub mod secret;
 pub mod source;

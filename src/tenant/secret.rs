@@ -70,6 +70,15 @@ impl Origin {
     }
 }
 
+/// What secrets can be called, for messages.
+pub const NAMES: &str = "a secret's name is 1 to 64 of `A-Z`, `a-z`, `0-9`, `-`, `_` and `.`";
+
+/// Whether a secret can be called this.
+pub fn is_name(text: &str) -> bool {
+    let legal = |b: u8| b.is_ascii_alphanumeric() || b"-_.".contains(&b);
+    (1..=64).contains(&text.len()) && text.bytes().all(legal)
+}
+
 /// Whether a value can be sent in a header.
 pub fn is_sendable(text: &str) -> bool {
     let plain = HeaderValue::from_str(text).is_ok() && text.trim() == text;
@@ -82,6 +91,11 @@ impl Secrets {
         if !secrets.is_empty() {
             self.0.entry(tenant.cloned()).or_default().extend(secrets);
         }
+    }
+
+    /// The secrets of a tenant.
+    pub(super) fn of(&self, tenant: &TenantName) -> &[Secret] {
+        self.0.get(&Some(tenant.clone())).map_or(&[], Vec::as_slice)
     }
 
     /// Takes over what `known` has of `tenants` and this does not.
@@ -160,9 +174,8 @@ fn is_within(path: &Path, directory: &Path) -> bool {
 
 /// Reads one entry of a tenant's `secrets`.
 pub(super) fn read(tenant: &TenantName, name: &str, at: &At<'_>, places: Places<'_>) -> Option<Secret> {
-    let legal = |b: u8| b.is_ascii_alphanumeric() || b"-_.".contains(&b);
-    if name.is_empty() || name.len() > 64 || !name.bytes().all(legal) {
-        at.refuse::<()>("a secret's name is 1 to 64 of `A-Z`, `a-z`, `0-9`, `-`, `_` and `.`");
+    if !is_name(name) {
+        at.refuse::<()>(NAMES);
     }
     referred(Some(tenant), name, at, places)
 }

@@ -86,7 +86,23 @@ const ROOMS: &[(&str, &[&str])] = &[
             "*Error",
         ],
     ),
-    ("admin", &["app", "auth", "model", "store"]),
+    // `tenant`: a document is checked by the reader that will load it. `egress::rules`: a target that is
+    // never dialled is refused when it is written.
+    (
+        "admin",
+        &[
+            "app",
+            "auth",
+            "model",
+            "store",
+            "tenant",
+            "seal",
+            "egress::rules",
+            "protocol::json",
+            "protocol::media",
+            "*Error",
+        ],
+    ),
     ("config", &["model"]),
     ("telemetry", &["model"]),
     ("serve", EVERYTHING),

@@ -550,7 +550,7 @@ async fn token_mints_what_it_is_asked_for() {
 async fn help_names_every_command_and_option() {
     let dir = tempfile::tempdir().unwrap();
     for (arguments, words) in [
-        (&["--help"][..], &["dev", "serve", "check", "token", "--version"][..]),
+        (&["--help"][..], &["dev", "serve", "check", "apply", "secret", "token", "--version"][..]),
         (
             &["dev", "--help"],
             &[
@@ -575,6 +575,13 @@ async fn help_names_every_command_and_option() {
                 "--data-dir <DIR>",
             ],
         ),
+        (
+            &["apply", "--help"],
+            &["-f, --file <FILE>", "--prune", "--dry-run", "--url <URL>", "--key-file <FILE>", "--json"],
+        ),
+        (&["tenant", "--help"], &["list", "get", "delete", "--url <URL>"]),
+        (&["backend", "--help"], &["list", "get", "delete", "FONDACO_ADMIN_URL"]),
+        (&["secret", "set", "--help"], &["<TENANT> <NAME>", "--file <FILE>", "--key-file <FILE>"]),
     ] {
         let (code, out, error) = run(dir.path(), arguments, &[]).await;
         assert_eq!((code, error.as_str()), (Some(0), ""), "{arguments:?}");
@@ -588,5 +595,5 @@ async fn help_names_every_command_and_option() {
     let (code, _, error) = run(dir.path(), &["serve", "--tenant", "x"], &[]).await;
     assert!(code == Some(2) && error.contains("tip: a similar argument exists: '--tenants'"), "{error}");
     let (code, _, error) = run(dir.path(), &["sevre"], &[]).await;
-    assert!(code == Some(2) && error.contains("a similar subcommand exists: 'serve'"), "{error}");
+    assert!(code == Some(2) && error.contains("similar subcommands exist: 'secret', 'serve'"), "{error}");
 }

@@ -1,6 +1,7 @@
 //! The integration tests, one binary: behaviour through the front door, and the architecture.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod api;
 mod architecture;
 mod bytes;
 mod cache;

@@ -205,7 +205,7 @@ async fn secrets_are_sealed_and_never_given_back(database: Database) {
         answer: &|revision| Answer { status: 201, body: "{}".into(), revision },
     };
     let actor = Actor::Cli;
-    let kept = Write { actor: &actor, once: Some(once) };
+    let kept = Write { once: Some(once), ..Write::by(&actor) };
     now(store.secrets().create(&kept, &acme, "token", &value).await.unwrap());
     let again = store.secrets().create(&write(), &acme, "token", &value).await;
     assert!(matches!(again, Err(StoreError::Exists)), "{again:?}");
@@ -415,7 +415,7 @@ async fn the_same_request_twice_is_written_once(database: Database) {
     let store = database.open().await;
     let (acme, cli) = (tenant("acme"), Actor::Cli);
     let answer = |revision| Answer { status: 201, body: format!("{{\"revision\":{revision}}}"), revision };
-    let once = |key, request| Write { actor: &cli, once: Some(Once { key, request, answer: &answer }) };
+    let once = |key, request| Write { once: Some(Once { key, request, answer: &answer }), ..Write::by(&cli) };
     let none = BTreeSet::new();
     let first = now(store.tenants().create(&once("k1", b"r1"), &acme, "{}", &none).await.unwrap());
     let again = store.tenants().create(&once("k1", b"r1"), &acme, "{}", &none).await.unwrap();
@@ -429,7 +429,7 @@ async fn the_same_request_twice_is_written_once(database: Database) {
     now(store.tenants().create(&once("k2", b"r1"), &acme, "{}", &none).await.unwrap());
     // Another actor's key is another key, and so is that of another tenant.
     let ann = Actor::Operator(OperatorId::from("op-1"));
-    let theirs = Write { actor: &ann, once: Some(Once { key: "k2", request: b"r9", answer: &answer }) };
+    let theirs = Write { once: Some(Once { key: "k2", request: b"r9", answer: &answer }), ..Write::by(&ann) };
     now(store.tenants().replace(&theirs, &acme, "{}", &none, None).await.unwrap());
     now(store.tenants().create(&once("k2", b"r3"), &tenant("beta"), "{}", &none).await.unwrap());
     assert_eq!(store.audit().list(Some(&acme), None, 99).await.unwrap().len(), 4);
@@ -441,7 +441,7 @@ async fn the_same_request_twice_is_written_once(database: Database) {
             let cli = Actor::Cli;
             let answer = |revision| Answer { status: 201, body: String::new(), revision };
             let once = Once { key: "k3", request: b"r", answer: &answer };
-            let write = Write { actor: &cli, once: Some(once) };
+            let write = Write { once: Some(once), ..Write::by(&cli) };
             store.backends().create(&write, &tenant("acme"), &backend("crm"), "{}").await.unwrap()
         })
     });

@@ -15,7 +15,6 @@ use sqlx::Row;
 use tokio_util::sync::CancellationToken;
 
 use crate::harness::database::Database;
-use crate::store::CLI;
 use crate::store::backend;
 use crate::store::now;
 use crate::store::tenant;
@@ -185,7 +184,7 @@ async fn a_write_that_is_asked_for_again_is_written_once() {
     for round in 0..40 {
         let (key, name) = (format!("k{round}"), backend(&format!("b{round}")));
         let once = Once { key: &key, request: b"r", answer: &answer };
-        let (backends, by) = (store.backends(), Write { actor: &CLI, once: Some(once) });
+        let (backends, by) = (store.backends(), Write { once: Some(once), ..write() });
         for attempt in 0.. {
             let killed = database.count(end_all);
             let (_, written) = tokio::join!(killed, backends.create(&by, &acme, &name, "{}"));
