@@ -62,11 +62,13 @@ impl<T: Cataloged + Clone> Table<T> {
     }
 
     /// The same with what is one caller's own, which comes in the tenant's order: a public name that all
-    /// share stays whose it is, whatever the order and whatever is recorded; any other is the first one's.
+    /// share stays whose it is, whatever the order and whatever is recorded; so does one that is recorded, shown
+    /// or not; any other is the first one's.
     pub(super) fn with<'p>(
         &self,
         list: List,
         tenant: &Tenant,
+        recorded: &Owners,
         admitted: impl Iterator<Item = &'p T>,
         left_out: &mut Vec<Remark>,
     ) -> Self
@@ -78,7 +80,8 @@ impl<T: Cataloged + Clone> Table<T> {
         for row in admitted {
             let entry = row.entry();
             let known = || self.find(&entry.public).map(|shared| shared.entry().backend());
-            let owner = named(tenant, entry).or_else(known);
+            let recorded = || recorded.of(list, &entry.public);
+            let owner = named(tenant, entry).or_else(known).or_else(recorded);
             let owner = owner.unwrap_or_else(|| *owners.entry(&entry.public).or_insert(entry.backend()));
             match owner == entry.backend() {
                 true => own.push(row.clone()),

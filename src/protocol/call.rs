@@ -75,6 +75,20 @@ pub enum Outcome {
     Error(RpcError),
 }
 
+impl Outcome {
+    /// The same without what its texts were cut from, for whoever counts what is kept.
+    pub fn alone(self) -> Self {
+        match self {
+            Self::Result(result) => Self::Result(result.alone()),
+            Self::Asks(result) => Self::Asks(result.alone()),
+            Self::Task(result) => Self::Task(result.alone()),
+            Self::Error(error) => {
+                Self::Error(RpcError { data: error.data.map(|data| data.alone()), ..error })
+            }
+        }
+    }
+}
+
 /// A JSON-RPC error object.
 #[derive(Clone, Debug)]
 pub struct RpcError {

@@ -102,6 +102,11 @@ impl Asking {
         self.ids.contains(&id.to_string())
     }
 
+    /// Whether the client was asked, or is about to be.
+    pub(super) fn has_begun(&self) -> bool {
+        self.rounds > 0 || self.is_open()
+    }
+
     /// Whether anything waits for an answer.
     fn is_open(&self) -> bool {
         !self.open.is_empty()

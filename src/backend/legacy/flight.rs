@@ -184,7 +184,7 @@ impl Flight {
                 Err(Failure::End(error)) => return error.into(),
                 Err(Failure::Astray(end)) => return Step::Astray(Astray { untouched: true, end }),
                 // What it asked was asked in that session.
-                Err(Failure::NoSession) if self.asking.rounds > 0 => {
+                Err(Failure::NoSession) if self.asking.has_begun() => {
                     return BackendError::Interrupted(Interruption::Lost).into();
                 }
                 Err(Failure::NoSession) if self.again => {

@@ -160,6 +160,8 @@ impl Pool {
             return Err(BackendError::Interrupted(Interruption::Busy));
         }
         let call = ticket::name();
+        // Nothing is sent again of a call that has asked: what it was made with need not wait.
+        flight.prepared.sent();
         let (ticket, result) = flight.asking.begin(&self.parking().room, call.clone());
         let (tenant, backend, round) = (&upstream.tenant, &upstream.config.name, ticket.round);
         tracing::debug!(%tenant, %backend, round, questions = ticket.asked.len(), "a call waits for its client");
@@ -238,7 +240,7 @@ impl Pool {
     /// Keeps how a round ended, for who sends the same answers again, within `limits.retry_time` and
     /// `limits.retry_bytes`.
     fn keep_end(self: &Arc<Self>, call: &str, end: End) {
-        let limits = self.limits();
+        let (limits, end) = (self.limits(), end.map(Outcome::alone));
         let until = Instant::now() + limits.retry_time;
         let mut calls = self.parking().calls();
         let Some(held) = calls.held.get_mut(call) else { return };

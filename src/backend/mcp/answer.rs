@@ -5,13 +5,13 @@
 
 use crate::backend::BackendCall;
 use crate::backend::BackendError;
+use crate::backend::legacy::ticket;
 use crate::backend::mcp::progress::Logs;
 use crate::backend::mcp::progress::Progress;
 use crate::protocol::call::Outcome;
 use crate::protocol::call::RpcError;
 use crate::protocol::code;
 use crate::protocol::json::Json;
-use crate::protocol::json::Kind;
 use crate::protocol::json::compose::Object;
 use crate::protocol::meta::SERVER_INFO;
 use crate::protocol::meta::our_info;
@@ -231,9 +231,13 @@ fn check_asks(result: &Json, may_ask: bool) -> Result<(), BackendError> {
     if requests.is_some_and(|requests| !requests.is_object()) {
         return Err(BackendError::Invalid("its `inputRequests` is no object"));
     }
-    match state.is_some_and(|state| state.kind() != Kind::String) {
-        true => Err(BackendError::Invalid("its `requestState` is no string")),
-        false => Ok(()),
+    match state.map(|state| state.string()) {
+        Some(None) => Err(BackendError::Invalid("its `requestState` is no string")),
+        // It would be taken for one of a call that waits here.
+        Some(Some(state)) if ticket::is_ours(&state) => {
+            Err(BackendError::Invalid("its `requestState` is one of this gateway's own"))
+        }
+        Some(Some(_)) | None => Ok(()),
     }
 }
 

@@ -54,6 +54,8 @@ pub struct Admission {
     pub cleaned: Vec<Remark>,
     /// The public names and URIs of what was not taken: they are still the backend's.
     pub withheld: HashSet<(List, Arc<str>)>,
+    /// What the patterns of its tools' schemas may come to take in memory.
+    pub pattern_bytes: usize,
 }
 
 /// Why an entry was left out. `Display` is what the tenant's operators read.
@@ -107,6 +109,7 @@ pub fn admit(home: &Arc<Home>, limits: &Limits, listing: &Listing) -> Admission 
     let mut all = Admission::default();
     let mut tools = tool::Budget::of(limits);
     all.tools = all.each(home, limits, listing, List::Tools, |desk, raw| tools.judge(desk, raw));
+    all.pattern_bytes = tools.pattern_bytes();
     all.prompts = all.each(home, limits, listing, List::Prompts, prompt::judge);
     all.resources = all.each(home, limits, listing, List::Resources, resource::judge);
     all.templates = all.each(home, limits, listing, List::Templates, resource::judge_template);

@@ -28,6 +28,11 @@ pub(super) struct Budget {
 }
 
 impl Budget {
+    /// What the patterns of the tools may come to take in memory.
+    pub(super) fn pattern_bytes(&self) -> usize {
+        self.patterns.bytes()
+    }
+
     pub(super) fn of(limits: &Limits) -> Self {
         Self { patterns: Patterns::default(), left: limits.subschemas.saturating_mul(BACKEND_SHARE) }
     }

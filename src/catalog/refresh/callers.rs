@@ -120,7 +120,7 @@ pub(super) async fn snapshot(
     let Some(own) = callers.room.enter(&key, new) else { return shared };
     own.renew(inner, state, &key).await;
     let now = state.snapshot.load_full();
-    let seen = own.over(&now, &state.tenant, &inner.limits);
+    let seen = own.over(&now, state, &inner.limits);
     if state.snapshot.load().revision != now.revision {
         own.let_go();
     }

@@ -23,9 +23,12 @@ const SMALLEST: usize = 256;
 /// Longest pattern as text.
 const LONGEST: usize = 8 << 10;
 
-/// What all patterns of a backend may weigh together. With their caches, they come to some 25 times
-/// as much memory once all of them were used on texts that are made to fill those.
+/// What all patterns of a backend may weigh together.
 const TOGETHER: usize = 4 << 20;
+
+/// How many times as much memory they take, with their caches, once all of them were used on texts that are
+/// made to fill those.
+const TIMES: usize = 25;
 
 /// What any pattern weighs there, since it has caches.
 const LEAST: usize = 4 << 10;
@@ -44,6 +47,11 @@ impl Default for Patterns {
 }
 
 impl Patterns {
+    /// What they may come to take in memory, all together, once all of them were used.
+    pub(in crate::catalog) fn bytes(&self) -> usize {
+        (TOGETHER - self.left) * TIMES
+    }
+
     /// What matching a byte with `pattern` costs.
     pub(super) fn weigh(&mut self, pattern: &str) -> Result<u64, SchemaProblem> {
         if pattern.len() > LONGEST {

@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 use std::sync::Arc;
 
 use crate::catalog::entry::Template;
+use crate::catalog::owners::Owners;
 use crate::catalog::part::Part;
 use crate::catalog::snapshot::Snapshot;
 use crate::catalog::snapshot::extensions;
@@ -16,12 +17,14 @@ use crate::protocol::methods::List;
 
 impl Snapshot {
     /// This, which all share, with what backends list for one caller, who alone may see it; `complete` if
-    /// all of them have. What all share keeps every name that it has. It costs what is laid over, and copies
+    /// all of them have. What all share keeps every name that it has, and every one that is `recorded` as
+    /// another backend's, whether that shows it now or not. It costs what is laid over, and copies
     /// nothing of what is below.
     pub(in crate::catalog) fn with(
         &self,
         tenant: &Tenant,
         own: &[Arc<Part>],
+        recorded: &Owners,
         complete: bool,
         limits: &Limits,
     ) -> Self {
@@ -29,14 +32,14 @@ impl Snapshot {
         let mut left_out: Vec<_> = admissions().flat_map(|part| part.left_out.iter().cloned()).collect();
         let cleaned = admissions().flat_map(|part| part.cleaned.iter().cloned()).collect();
         let tools = admissions().flat_map(|part| &part.tools);
-        let tools = self.tools.with(List::Tools, tenant, tools, &mut left_out);
+        let tools = self.tools.with(List::Tools, tenant, recorded, tools, &mut left_out);
         let prompts = admissions().flat_map(|part| &part.prompts);
-        let prompts = self.prompts.with(List::Prompts, tenant, prompts, &mut left_out);
+        let prompts = self.prompts.with(List::Prompts, tenant, recorded, prompts, &mut left_out);
         let resources = admissions().flat_map(|part| &part.resources);
-        let resources = self.resources.with(List::Resources, tenant, resources, &mut left_out);
+        let resources = self.resources.with(List::Resources, tenant, recorded, resources, &mut left_out);
         let templates = admissions().flat_map(|part| &part.templates);
         let templates: Table<Arc<Template>> =
-            self.templates.with(List::Templates, tenant, templates, &mut left_out);
+            self.templates.with(List::Templates, tenant, recorded, templates, &mut left_out);
         let owned = |template: &&Arc<Template>| {
             templates.find(&template.entry.public).is_some_and(|owner| Arc::ptr_eq(owner, template))
         };

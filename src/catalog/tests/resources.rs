@@ -356,7 +356,7 @@ fn a_uri_leads_to_what_all_share_first() {
             .map(|(config, _)| part(config, &resources(&["page://1"], &["page://{+rest}"])))
             .collect();
         let snapshot = Snapshot::compose(1, &acme, &parts, &Owners::default(), &limits());
-        let seen = snapshot.with(&acme, &own, true, &limits());
+        let seen = snapshot.with(&acme, &own, &Owners::default(), true, &limits());
         assert_eq!(leads(&seen, uri), expected, "{shared:?} {uri}");
     }
 }

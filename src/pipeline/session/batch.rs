@@ -102,7 +102,7 @@ impl Batch {
             }
         };
         match end.await {
-            Ok(Reply::Once(outcome)) => Some(Answered { id, end: Ok(alone(outcome)) }),
+            Ok(Reply::Once(outcome)) => Some(Answered { id, end: Ok(outcome.alone()) }),
             Ok(_) | Err(Refusal::Legacy(LegacyError::Withdrawn)) => None,
             Err(refusal) => Some(Answered { id, end: Err(refusal) }),
         }
@@ -121,17 +121,6 @@ impl Batch {
             true => Ok(()),
             false => Err(LegacyError::Batch("not begun: sessions of this caller are not served any more")),
         }
-    }
-}
-
-/// `outcome` without what its texts were cut from: an answer's bytes are counted, and nothing else may
-/// be kept with them.
-fn alone(outcome: Outcome) -> Outcome {
-    match outcome {
-        Outcome::Result(result) => Outcome::Result(result.alone()),
-        Outcome::Asks(result) => Outcome::Asks(result.alone()),
-        Outcome::Task(result) => Outcome::Task(result.alone()),
-        Outcome::Error(error) => Outcome::Error(RpcError { data: error.data.map(|d| d.alone()), ..error }),
     }
 }
 

@@ -32,7 +32,6 @@ use crate::catalog::source::Source;
 use crate::model::caller::Caller;
 use crate::model::limits::Limits;
 use crate::model::tenant;
-use crate::model::tenant::Tenant;
 use crate::protocol::able::Able;
 use crate::protocol::json::Json;
 use crate::protocol::methods::List;
@@ -142,7 +141,7 @@ impl Own {
     }
 
     /// It, over what all share.
-    pub(super) fn over(&self, shared: &Snapshot, tenant: &Tenant, limits: &Limits) -> Arc<Snapshot> {
+    pub(super) fn over(&self, shared: &Snapshot, state: &State, limits: &Limits) -> Arc<Snapshot> {
         let mut composed = self.composed();
         let of = (shared.revision, self.version.load(Ordering::SeqCst));
         if let Some(kept) = composed.as_ref().filter(|kept| kept.of == of) {
@@ -150,7 +149,7 @@ impl Own {
         }
         let parts: Vec<_> = self.slots.iter().filter_map(|slot| slot.own.part()).collect();
         let complete = parts.len() == self.slots.len();
-        let snapshot = Arc::new(shared.with(tenant, &parts, complete, limits));
+        let snapshot = Arc::new(shared.with(&state.tenant, &parts, &state.record.owners(), complete, limits));
         *composed = Some(Composed { of, snapshot: snapshot.clone() });
         snapshot
     }
@@ -189,11 +188,16 @@ impl Own {
             let listing = Arc::new(alone(&listing));
             let weight = weight(&listing);
             let others = self.bytes() - slot.bytes.load(Ordering::SeqCst);
-            if others + weight > state.callers.room.share() {
-                return Err("it lists more than is kept for callers".to_owned());
-            }
+            let fits = |weight: usize| match others + weight > state.callers.room.share() {
+                true => Err("it lists more than is kept for callers".to_owned()),
+                false => Ok(()),
+            };
+            fits(weight)?;
             let changed = keeping::resources_change(&slot.own, &listing);
-            self.compile(inner, state, slot, listing).await?;
+            let part = self.compile(inner, state, slot, listing.clone()).await?;
+            let weight = weight + part.admission.pattern_bytes;
+            fits(weight)?;
+            slot.own.put(listing, part);
             slot.bytes.store(weight, Ordering::SeqCst);
             self.version.fetch_add(1, Ordering::SeqCst);
             if changed {
@@ -213,16 +217,15 @@ impl Own {
         state: &Arc<State>,
         slot: &Slot,
         listing: Arc<Listing>,
-    ) -> Result<(), String> {
+    ) -> Result<Part, String> {
         let turn = state.turns.next().await;
-        let (limits, home, of) = (inner.limits.clone(), slot.own.place(), listing.clone());
+        let (limits, home) = (inner.limits.clone(), slot.own.place());
         let job = move || {
             let _until_done = turn;
-            Part::of(&home, &of, &limits)
+            Part::of(&home, &listing, &limits)
         };
         let part = tokio::task::spawn_blocking(job).await;
-        slot.own.put(listing, part.map_err(|_| "what it lists could not be compiled".to_owned())?);
-        Ok(())
+        part.map_err(|_| "what it lists could not be compiled".to_owned())
     }
 
     /// A backend is away. What it had stays for a while, and then it leaves.
