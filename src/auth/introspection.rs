@@ -50,7 +50,10 @@ const REFUSED_TIME: Duration = Duration::from_secs(5);
 const RETRY_TIME: Duration = Duration::from_secs(1);
 
 /// One issuer's part of all questions at a time.
-const PART: usize = 4;
+const PART: usize = 16;
+
+/// How long a token that was good is known as one, to be asked about before those that nobody knows.
+const KNOWN_TIME: Duration = Duration::from_secs(60 * 60);
 
 /// Why an issuer was not asked, or its answer is none. For the log: nothing of a token is in it.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -76,6 +79,8 @@ pub(super) struct Introspector {
     limits: Arc<Limits>,
     metrics: Arc<Metrics>,
     answers: Cache<[u8; 32], Answer>,
+    /// Tokens that were good lately, which says nothing about now.
+    known: moka::sync::Cache<[u8; 32], ()>,
     flights: Arc<Tally<Arc<Issuer>>>,
     /// Who could not be asked the last time.
     away: Mutex<HashSet<Arc<Issuer>>>,
@@ -104,8 +109,12 @@ impl Introspector {
             .max_capacity(limits.token_cache as u64)
             .expire_after(Times)
             .build();
+        let known = moka::sync::Cache::builder()
+            .max_capacity(limits.token_cache as u64)
+            .time_to_live(KNOWN_TIME)
+            .build();
         let (limits, flights) = (Arc::new(limits.clone()), Arc::default());
-        Self { egress, clock, limits, metrics, answers, flights, away: Mutex::default() }
+        Self { egress, clock, limits, metrics, answers, known, flights, away: Mutex::default() }
     }
 
     /// Who sends `token`, which `digest` names at this endpoint. Many who send the same wait for one answer.
@@ -124,12 +133,24 @@ impl Introspector {
             return Ok(known.verdict?);
         }
         self.metrics.auth.token_cache(false);
-        let asked =
-            self.answers.try_get_with(digest, self.ask(token, (trust, introspection), endpoint)).await;
-        match asked {
-            Ok(answer) => Ok(answer.verdict?),
+        let most = self.part(self.known.contains_key(&digest));
+        let asking = self.ask(token, (trust, introspection), endpoint, most);
+        match self.answers.try_get_with(digest, asking).await {
+            Ok(answer) => {
+                if answer.verdict.is_ok() {
+                    self.known.insert(digest, ());
+                }
+                Ok(answer.verdict?)
+            }
             Err(cause) => Err(AuthError::IntrospectionUnavailable { retry_after: RETRY_TIME, cause }),
         }
+    }
+
+    /// How many questions an issuer may be asked at a time, so that there is one more. Anybody may send what
+    /// looks like a token: those that were good lately have a quarter for themselves.
+    fn part(&self, is_known: bool) -> usize {
+        let part = self.limits.introspections.div_ceil(PART);
+        if is_known { part } else { part - part / 4 }
     }
 
     /// Forgets who is not asked any more.
@@ -142,9 +163,9 @@ impl Introspector {
         token: &str,
         (trust, introspection): (&Trust, &Introspection),
         endpoint: &Endpoint,
+        part: usize,
     ) -> Result<Answer, IntrospectionError> {
         let most = self.limits.introspections;
-        let part = most.div_ceil(PART);
         let _counted = self.flights.take(trust.issuer.clone(), part, most).ok_or(IntrospectionError::Busy)?;
         let request = request(token, introspection)?;
         let answer = self.egress.ask(request, self.limits.issuer_bytes, self.limits.issuer_time).await;

@@ -145,7 +145,7 @@ limits! {
     issuer_bytes: size KIB, 64 * MIB;
     issuer_keys: count 1, 10_000;
     issuer_time: duration 100, 300 * SECOND;
-    introspections: count 4, 100_000;
+    introspections: count 16, 100_000;
     introspection_time: duration 1, 30 * SECOND;
     keys_refresh: duration SECOND, 24 * HOUR;
     keys_cooldown: duration 100, 24 * HOUR;

@@ -225,7 +225,7 @@ pub struct Limits {
     pub issuer_keys: usize,
     /// Time for one fetch from an issuer.
     pub issuer_time: Duration,
-    /// Most questions about tokens at a time; an issuer's, a quarter of them.
+    /// Most questions about tokens at a time; an issuer's, a sixteenth of them.
     pub introspections: usize,
     /// How long an issuer's word counts that a token is good.
     pub introspection_time: Duration,
@@ -369,7 +369,7 @@ impl Default for Limits {
             issuer_bytes: 256 << 10,
             issuer_keys: 100,
             issuer_time: seconds(5),
-            introspections: 256,
+            introspections: 1024,
             introspection_time: seconds(30),
             keys_refresh: seconds(600),
             keys_cooldown: seconds(30),

@@ -97,7 +97,9 @@ pub enum RouteError {
     #[error("the cursor is not valid for this list: start again without one")]
     InvalidCursor,
     /// Step 17: a state that we did not mint for this caller and call, or that ended.
-    #[error("the request state is not valid for this call: call again without it")]
+    #[error(
+        "the request state is not valid for this call, or not any more: check what it has done before you call again"
+    )]
     InvalidState,
     /// The client does not know tasks, and asks about one.
     #[error("this needs the client capability `extensions[\"{}\"]`", tasks::EXTENSION)]

@@ -13,12 +13,12 @@ use crate::protocol::call::REQUEST_STATE;
 use crate::protocol::json::Json;
 use crate::router::state::Occasion;
 
-/// A call that waits. Dropped before it is [answered](Waiting::answered), its backend is told that nobody
-/// answers, and the call is cancelled.
+/// A call that waits. If it still does when this is dropped, its backend is told that nobody answers, and
+/// the call is cancelled.
 pub struct Waiting {
     live: Arc<Backend>,
     caller: Arc<Caller>,
-    state: Option<String>,
+    state: String,
 }
 
 impl Waiting {
@@ -28,19 +28,12 @@ impl Waiting {
         let handle = result.member(REQUEST_STATE)?.string()?;
         let state = Occasion::of(exchange, entry).open(&sealing.keys, &handle, sealing.clock.now()).ok()?;
         let state = Some(state.upstream).filter(|state| waits(state))?;
-        Some(Self { live: entry.home.live.clone(), caller: exchange.caller.clone(), state: Some(state) })
-    }
-
-    /// The answers are on their way.
-    pub fn answered(mut self) {
-        self.state = None;
+        Some(Self { live: entry.home.live.clone(), caller: exchange.caller.clone(), state })
     }
 }
 
 impl Drop for Waiting {
     fn drop(&mut self) {
-        if let Some(state) = self.state.take() {
-            self.live.forsake(&self.caller, &state, Unanswered::Nobody);
-        }
+        self.live.forsake(&self.caller, &self.state, Unanswered::Nobody);
     }
 }

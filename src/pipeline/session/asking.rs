@@ -245,10 +245,9 @@ impl Asking {
         };
         let routed = route(app, &exchange, &mut Facts::default()).await?;
         let entry = routed.route.entry().cloned();
-        if let Some(waiting) = round.waiting {
-            waiting.answered();
-        }
         let reply = perform(app, &exchange, routed).await;
+        // Where the answers were none, nobody will give others.
+        drop(round.waiting);
         (self.exchange, self.entry) = (exchange, entry);
         reply
     }

@@ -252,15 +252,22 @@ impl Asking {
         // Never closed.
         let _one_of_few = slot.desk.loads.acquire().await;
         let edition = slot.desk.source.edition();
+        let mut partly = None;
         let had = match slot.own.list(&slot.account, &inner.limits).await {
-            Ok(answer) => own.take(&inner, &state, slot, answer, edition).await,
+            Ok(answer) => {
+                partly = answer.failed.first().map(|(list, reason)| format!("{}: {reason}", list.noun()));
+                own.take(&inner, &state, slot, answer, edition).await
+            }
             Err(reason) => Err(reason),
         };
-        let fails = had.is_err();
+        let fails = had.is_err() || partly.is_some();
         inner.metrics.callers.loaded(if fails { Outcome::Failed } else { Outcome::Ok });
         let first = slot.desk.fails(fails);
+        let (tenant, backend) = (&state.tenant.name, &slot.own.home.config.name);
+        if let Some(reason) = partly.filter(|_| first) {
+            tracing::warn!(%tenant, %backend, reason, "a backend did not give a caller one of its lists");
+        }
         if let Err(reason) = had {
-            let (tenant, backend) = (&state.tenant.name, &slot.own.home.config.name);
             match first {
                 true => {
                     tracing::warn!(%tenant, %backend, reason, "a backend did not list for a caller; what it had stays for a while");
