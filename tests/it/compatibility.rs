@@ -32,7 +32,7 @@ const PAGE_SIZE: usize = 5;
 
 /// How many clients are on the road at once, and how long one may take.
 const AT_ONCE: usize = 4;
-const TRIP_TIME: Duration = Duration::from_secs(120);
+const TRIP_TIME: Duration = Duration::from_secs(300);
 
 /// What drives a client.
 #[derive(Clone, Copy)]

@@ -192,12 +192,16 @@ async fn ten_thousand_unknown_key_ids_cost_one_fetch() {
             }
         }
     };
+    let began = tokio::time::Instant::now();
     let tasks: Vec<_> = (0..4).map(|part| tokio::spawn(storm(part))).collect();
     for task in tasks {
         task.await.unwrap();
     }
-    assert!(house.own.key_fetches() <= 2, "{} fetches", house.own.key_fetches());
-    assert!(house.own.metadata_fetches() <= 2, "{} fetches", house.own.metadata_fetches());
+    // One more for each cool-down that the storm has lasted.
+    let cooldown = house.gw.app.limits.keys_cooldown;
+    let most = 2 + began.elapsed().div_duration_f64(cooldown) as usize;
+    assert!(house.own.key_fetches() <= most, "{} fetches", house.own.key_fetches());
+    assert!(house.own.metadata_fetches() <= most, "{} fetches", house.own.metadata_fetches());
     assert_eq!(house.knock(path, &good).await.status, 200);
     house.gw.stop().await;
 }

@@ -53,7 +53,7 @@ tenants:
 /// Tenant `acme` with these backends, and `globex` with one of its own.
 fn tenants(backends: &[(&str, String)], other: &Upstream) -> String {
     let line = |(name, url): &(&str, String)| {
-        format!("      {name}: {{kind: mcp, url: \"{url}\", timeout: 5s, idle_timeout: 500ms}}\n")
+        format!("      {name}: {{kind: mcp, url: \"{url}\", timeout: 5s, idle_timeout: 1500ms}}\n")
     };
     let backends: String = backends.iter().map(line).collect();
     format!("{}  acme:\n    backends:\n{backends}", globex(other))
