@@ -221,8 +221,7 @@ impl Introspector {
     }
 }
 
-/// The caller that an active token makes. What the answer leaves out and the token's issuer is asked for by
-/// configuration, it is.
+/// The caller that an active token makes. An answer without `iss` is of the issuer that was asked.
 fn caller(mut answer: Object, trust: &Trust, endpoint: &Endpoint, now: u64) -> Result<Caller, Reason> {
     // A refresh token is active, too, and nobody's access.
     let kind = answer.text("token_type")?;

@@ -80,11 +80,14 @@ impl Authenticator {
     ) -> Result<Arc<Caller>, AuthError> {
         let token = bearer::token(headers, self.token_bytes)?;
         let digest = digest_of(token, endpoint);
-        if let Some(opaque) = opaque(token, endpoint) {
-            return self.introspector.caller(token, digest, opaque, endpoint).await;
-        }
         let fresh = |(caller, keys): &Verified| keys.is_good() && self.clock.now() < caller.expires_at;
         let known = self.verified.get(&digest).filter(fresh);
+        // After the look: a token that was verified is not read again to see whose it is.
+        if known.is_none()
+            && let Some(opaque) = opaque(token, endpoint)
+        {
+            return self.introspector.caller(token, digest, opaque, endpoint).await;
+        }
         self.metrics.auth.token_cache(known.is_some());
         if let Some((caller, _)) = known {
             return Ok(caller);

@@ -34,27 +34,16 @@ impl<T: Cataloged + Clone> Table<T> {
     /// has it, else the first to claim it; any other is left out.
     pub(super) fn compose<'p>(
         list: List,
-        tenant: &Tenant,
-        recorded: &Owners,
+        tenant: &'p Tenant,
+        recorded: &'p Owners,
         admitted: impl Iterator<Item = &'p T>,
         left_out: &mut Vec<Remark>,
     ) -> Self
     where
         T: 'p,
     {
-        let mut owners: HashMap<&str, &BackendName> = HashMap::new();
-        let mut rows = Vec::new();
-        for row in admitted {
-            let entry = row.entry();
-            let known = named(tenant, entry).or_else(|| recorded.of(list, &entry.public));
-            let owner = known.unwrap_or_else(|| *owners.entry(&entry.public).or_insert(entry.backend()));
-            if owner == entry.backend() {
-                rows.push(row.clone());
-            } else {
-                left_out.push(belongs(list, entry, owner));
-            }
-        }
-        sort(&mut rows);
+        let known = |entry: &Entry| recorded.of(list, &entry.public);
+        let rows = owned(list, tenant, known, admitted, left_out);
         let mut relevant = Scopes::default();
         rows.iter().for_each(|row| relevant.extend(&row.entry().needs));
         let has_ui = rows.iter().any(|row| row.entry().ui != Ui::None);
@@ -65,30 +54,19 @@ impl<T: Cataloged + Clone> Table<T> {
     /// share stays whose it is, whatever the order and whatever is recorded; so does one that is recorded, shown
     /// or not; any other is the first one's.
     pub(super) fn with<'p>(
-        &self,
+        &'p self,
         list: List,
-        tenant: &Tenant,
-        recorded: &Owners,
+        tenant: &'p Tenant,
+        recorded: &'p Owners,
         admitted: impl Iterator<Item = &'p T>,
         left_out: &mut Vec<Remark>,
     ) -> Self
     where
         T: 'p,
     {
-        let mut owners: HashMap<&str, &BackendName> = HashMap::new();
-        let mut own = Vec::new();
-        for row in admitted {
-            let entry = row.entry();
-            let known = || self.find(&entry.public).map(|shared| shared.entry().backend());
-            let recorded = || recorded.of(list, &entry.public);
-            let owner = named(tenant, entry).or_else(known).or_else(recorded);
-            let owner = owner.unwrap_or_else(|| *owners.entry(&entry.public).or_insert(entry.backend()));
-            match owner == entry.backend() {
-                true => own.push(row.clone()),
-                false => left_out.push(belongs(list, entry, owner)),
-            }
-        }
-        sort(&mut own);
+        let shared = |entry: &Entry| self.find(&entry.public).map(|shared| shared.entry().backend());
+        let known = |entry: &Entry| shared(entry).or_else(|| recorded.of(list, &entry.public));
+        let own = owned(list, tenant, known, admitted, left_out);
         let mut relevant = self.relevant.clone();
         own.iter().for_each(|row| relevant.extend(&row.entry().needs));
         let has_ui = self.has_ui || own.iter().any(|row| row.entry().ui != Ui::None);
@@ -144,8 +122,28 @@ impl<T: Cataloged + Clone> Table<T> {
     }
 }
 
-fn sort<T: Cataloged>(rows: &mut [T]) {
+/// Those of `admitted` whose public names are their backends', in the order of the names: the backend that every
+/// such URI belongs to has one, else the one that is `known` to, else the first to claim it.
+fn owned<'a, T: Cataloged + Clone + 'a>(
+    list: List,
+    tenant: &'a Tenant,
+    known: impl Fn(&Entry) -> Option<&'a BackendName>,
+    admitted: impl Iterator<Item = &'a T>,
+    left_out: &mut Vec<Remark>,
+) -> Vec<T> {
+    let mut owners: HashMap<&str, &BackendName> = HashMap::new();
+    let mut rows = Vec::new();
+    for row in admitted {
+        let entry = row.entry();
+        let owner = named(tenant, entry).or_else(|| known(entry));
+        let owner = owner.unwrap_or_else(|| *owners.entry(&entry.public).or_insert(entry.backend()));
+        match owner == entry.backend() {
+            true => rows.push(row.clone()),
+            false => left_out.push(belongs(list, entry, owner)),
+        }
+    }
     rows.sort_unstable_by(|one, other| one.entry().public.cmp(&other.entry().public));
+    rows
 }
 
 /// What is left out, since its public name is another backend's.
